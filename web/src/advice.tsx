@@ -92,7 +92,7 @@ export function AdviceView() {
   return (
     <section id="advice" aria-label="Advice" ref={list}>
       <h2>What to change</h2>
-      {!advice && <p class="note">Advice is about all that happened to a vCPU: it needs one recording, all its reasons and lengths.</p>}
+      {!advice && <p class="note">Advice judges all that happens to a vCPU: it needs one recording, without a selection of reasons or lengths.</p>}
       {advice && <p class="note">Of {fullRange()}. Without evidence there is no advice; <code>exitscope advise --apply</code> sets what can be set on a running host.</p>}
       {advice?.advice.length === 0 && <p>No advice. Causes lists what costs most, and whether a rule judges it.</p>}
       {items.map((item) => (

@@ -60,9 +60,9 @@ export const longest = (of: Arrow[], most: number): Arrow[] =>
 
 /** One of an exit, in words. */
 export function arrowText({ kind, at, ran, who }: Arrow, exit: Single): string {
-  const when = at <= exit.at ? "at its begin" : `after ${ns(at - exit.at)}`;
+  const when = at <= exit.at ? "at its start" : `after ${ns(at - exit.at)}`;
   const by = who && ` by ${who}`;
-  if (kind === "forced out") return `Forced out of the guest${by}; in it again after ${ns(ran! - at)}.`;
-  const again = ran === null ? "that it ran again is not recorded" : `${kind === "woken" ? "ran" : "ran again"} ${ns(ran - at)} later`;
+  if (kind === "forced out") return `Forced out of the guest${by}; back in it after ${ns(ran! - at)}.`;
+  const again = ran === null ? "when it ran again is not recorded" : `${kind === "woken" ? "ran" : "ran again"} ${ns(ran - at)} later`;
   return `${kind === "woken" ? "Woken" : "Preempted"} ${when}${by}; ${again}.`;
 }

@@ -179,7 +179,7 @@ export function Changes({ sides, title = "", choice }: Props) {
       id="changes"
       title={`Change by reason: ${TITLES[measure.value]}${title}`}
       summary={() => `${minus}, with the ${confidence} per cent interval; ${all.filter((row) => isSignificant(row)).length} of ${all.length} rows have a verdict.`}
-      axis={`Change, ${minus}: ${unit(measure.value, second)}${relative.value ? `, as part of ${names[0]} (%)` : ""}`}
+      axis={`Change, ${minus}: ${unit(measure.value, second)}${relative.value ? `, as a share of ${names[0]} (%)` : ""}`}
       of={all}
       rows={rows}
       show={(value) => (relative.value ? percent(value) : signed(measure.value, value))}
@@ -204,7 +204,7 @@ export function Changes({ sides, title = "", choice }: Props) {
             ))}
           </span>
           <button type="button" aria-pressed={relative.value !== ""} onClick={() => (relative.value = relative.value ? "" : "yes")}>
-            as part of {names[0]}
+            as a share of {names[0]}
           </button>
         </>
       }

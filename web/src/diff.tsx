@@ -34,7 +34,7 @@ function Overview({ diff }: { diff: Comparison }) {
             {sure.length > NAMED && `; and ${count(sure.length - NAMED)} more`}
           </Card>
           <Card head="How sure that is">
-            {`${diff.confidence_percent} % intervals, from blocks of time resampled 2,000 times. The cost of ${count(sure.length)} of ${count(reasons.length)} reasons differs clearly; that of the others may not differ. Where nothing changed, about ${count(100 - diff.confidence_percent)} in 100 reasons would seem to.`}
+            {`${diff.confidence_percent} % intervals, from blocks of time resampled 2,000 times. The cost of ${count(sure.length)} of ${count(reasons.length)} reasons differs clearly; that of the others may not differ. If nothing had changed, about ${count(100 - diff.confidence_percent)} in 100 reasons would still seem to differ clearly.`}
           </Card>
         </div>
       )}
@@ -62,7 +62,7 @@ function Coverage({ diff }: { diff: Comparison }) {
           {bad(of).map((line) => `; ${line.text.replace(/\.$/, "")}: ${count(line.count)}`)}.
         </p>
       ))}
-      {chosen.length > 0 && <p>Of both only {chosen.join("; ")}.</p>}
+      {chosen.length > 0 && <p>Only these exits of both recordings: {chosen.join("; ")}.</p>}
     </div>
   );
 }

@@ -160,7 +160,7 @@ export function Distribution(props: DistributionProps) {
       legend={() => legend(series())}
       twin={twin}
       pointing={pointing}
-      note={zeros ? `${count(zeros)} exits whose two ends bear the same moment are not drawn.` : note}
+      note={zeros ? `${count(zeros)} exits with equal exit and entry timestamps are not drawn.` : note}
       controls={
         <>
           {controls}

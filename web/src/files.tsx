@@ -100,7 +100,7 @@ function Compare({ list }: { list: Row[] }) {
 function Files() {
   const list = rows.value;
   return (
-    <Shell title="Recordings" about={`${count(list.length)} that this server was started with`} sections={[{ id: "recordings", title: "Recordings" }]} version={serverUrls.value!.version}>
+    <Shell title="Recordings" about={`${count(list.length)} given to this server when it started`} sections={[{ id: "recordings", title: "Recordings" }]} version={serverUrls.value!.version}>
       <section id="recordings" aria-label="Recordings">
         {failed.value && <p class="bad" role="alert">{`No connection to exitscope (${failed.value}). Trying again …`}</p>}
         <DataTable columns={columns} rows={list} caption="Recordings" top={200} />

@@ -138,7 +138,7 @@ export function Filters() {
           ) : (
             <Chip text={`${at(from)} s to ${at(to)} s (${ns(to - from)})`} all={fullRange()} clear={selectAll} />
           )}
-          {isWider && `; sums are of ${at(settledRange.value[0])} s to ${at(settledRange.value[1])} s`}
+          {isWider && `; sums cover ${at(settledRange.value[0])} s to ${at(settledRange.value[1])} s`}
         </span>
       )}
       {data.timelines.in_time && (
@@ -156,7 +156,7 @@ export function Filters() {
             <button
               type="button"
               aria-pressed={selectedVcpus.value?.has(lane) ?? false}
-              title="Shows only it; with Shift or Ctrl, it besides the others"
+              title="Show this alone; with Shift or Ctrl, add it or remove it"
               onClick={(event) => (event.shiftKey || event.ctrlKey || event.metaKey ? toggle(selectedVcpus, lane, names.length) : selectOnly(selectedVcpus, lane))}
             >
               {vcpuName(lane)}
@@ -170,7 +170,7 @@ export function Filters() {
       )}
       {chosenCauses.value && <Chip text={chosenCauses.value.name} all="all causes" clear={() => (chosen.value = null)} />}
       {lengths.value && <Chip text={`${ns(lengths.value[0])} to ${ns(lengths.value[1])} long`} all="all lengths" clear={() => (lengths.value = null)} />}
-      {lengths.value && <span class="soft">sums are of all lengths</span>}
+      {lengths.value && <span class="soft">sums cover all lengths</span>}
       {(selectedVcpus.value || reasons.value || chosenCauses.value || lengths.value || !isWhole.value) && (
         <button
           type="button"

@@ -88,7 +88,7 @@ function Find() {
         ))}
       </ul>
       <p class="soft" role="status">
-        {text.value.trim() === "" ? "Enter takes the first, ↓ and ↑ go through the others." : all.length === 0 ? "No name has these words." : all.length > LISTED ? `${LISTED} of ${all.length}.` : ""}
+        {text.value.trim() === "" ? "Enter opens the first; ↓ and ↑ move through the others." : all.length === 0 ? "No name matches." : all.length > LISTED ? `${LISTED} of ${all.length}.` : ""}
       </p>
     </form>
   );
@@ -100,10 +100,10 @@ const KEYS: [string, string][] = [
   ["drag", "choose a range, or lengths in How long exits took"],
   ["Shift + drag, wheel", "move the range"],
   ["Ctrl + wheel", "zoom where the pointer is"],
-  ["click", "look into a single exit; open a VM by its name"],
+  ["click", "open a single exit; unfold a VM by its name"],
   ["0", "the whole recording; in a chart also Home"],
-  ["Esc", "take back: the exit that is looked into, then lengths, cause, reasons, vCPUs, range"],
-  ["Back", "what was looked at before"],
+  ["Esc", "undo step by step: the open exit, then lengths, cause, reasons, vCPUs, range"],
+  ["Back", "the previous selection"],
   ["/", "find a name"],
   ["?", "these keys"],
 ];

@@ -53,7 +53,7 @@ function Coverage() {
     `${count(coverage.exits)} exits, ${count(coverage.timed_exits)} timed`,
     missingEventKinds(),
     ...(verdict.is_doubtful ? [] : verdict.doubts),
-    traces.length > 1 && `${traces.length} recordings have no common time: nothing is shown over time`,
+    traces.length > 1 && `${traces.length} recordings share no clock: nothing is shown over time`,
   ];
   return (
     <details class={bad.length ? "coverage bad" : "coverage"}>
@@ -119,7 +119,7 @@ export function TimeBar({ sums }: { sums: Sums }) {
             {`${of.name} ${share(of.part)}`}
           </li>
         ))}
-        <li class="soft">{`100 % = ${ns(wall)} of vCPU time${isAll.value ? "" : ", as chosen"}`}</li>
+        <li class="soft">{`100 % = ${ns(wall)} of vCPU time${isAll.value ? "" : ", as selected"}`}</li>
       </ul>
     </div>
   );
@@ -215,7 +215,7 @@ export function Lists() {
   const causes = [...data.report.causes].sort((a, b) => b.time_ns - a.time_ns);
   const { advice } = data;
   const of = isAll.value && reasons.value === null && chosen.value === null ? undefined : fullRange();
-  const changes = !advice ? "Advice needs one recording, all its reasons and lengths." : "None. Advice lists what costs most, and whether a rule judges it.";
+  const changes = !advice ? "Advice needs one recording, without a selection of reasons or lengths." : "None. Advice lists what costs most, and whether a rule judges it.";
   const isTimed = data.report.coverage.timed_exits > 0;
   const none = isTimed ? "None takes 5 % of the cost, or 1 % of vCPU time." : "No exit has a length.";
   return (

@@ -36,7 +36,7 @@ const shapeName = ({ arch, cpu, vcpus }: Shape): string =>
   `${vcpus === 0 ? "VMs" : `VMs of ${plural(vcpus, "vCPU")}`} on ${cpu || arch || "unknown CPUs"}`;
 const keyOf = (of: FleetComparison): string => `${of.value}, ${shapeName(of.shape)}`;
 
-/** What is certain of the cost of exits, the largest first. */
+/** Certain differences in cost of exits, the largest first. */
 interface SignificantChange {
   of: FleetComparison;
   row: ReasonComparison;
@@ -82,11 +82,11 @@ function Coverage({ fleet }: { fleet: Fleet }) {
       {bad && <b>Coverage is incomplete.</b>}
       <p>
         {recordings === 0 ? "No recordings." : `${plural(recordings, "recording")} of ${plural(hosts, "host")}, ${days}: ${plural(exits, "exit")}, ${count(lost)} lost.`}
-        {lost > 0 && " What was lost was lost by recorders: counts are too low by about as much."}
+        {lost > 0 && " The recorders lost these events: counts are too low by about as many."}
       </p>
       {left_out.length > 0 && (
         <>
-          <p>{`${plural(left_out.length, "file")} of the store could not be read, and with ${left_out.length === 1 ? "it" : "them"} nothing here was counted:`}</p>
+          <p>{`${plural(left_out.length, "file")} of the store could not be read; nothing in ${left_out.length === 1 ? "it" : "them"} is counted here:`}</p>
           <Lines lines={left_out.map((file) => `${file.path}: ${file.why}`)} what="files" />
         </>
       )}
@@ -96,9 +96,9 @@ function Coverage({ fleet }: { fleet: Fleet }) {
 
 /** Why there is nothing to compare. */
 function nothing({ recordings, by, against, not_compared }: Fleet): string {
-  if (recordings === 0) return "No recording was looked at: the store has none, or none of these days.";
-  if (not_compared.length > 0) return `No VMs of the same shape are on two sides: what there is of each ${by} is listed under “Not compared”.`;
-  return `All recordings are of one ${by}, ${against}: a second one is missing. --by compares by kernel, host, week or day.`;
+  if (recordings === 0) return "No recordings: the store has none, or none of these days.";
+  if (not_compared.length > 0) return `No two sides have VMs of the same shape, so nothing is compared; “Not compared” lists what each ${by} has.`;
+  return `All recordings are of one ${by}, ${against}: a comparison needs a second one. --by compares by kernel, host, week or day.`;
 }
 
 function Overview({ fleet }: { fleet: Fleet }) {
@@ -160,7 +160,7 @@ function sureColumns({ by, against, comparisons }: Fleet): Column<SignificantCha
     { title: `cost ${WHERE[by]} ${against}`, value: (row) => cost(row).before, show: (row) => show(COST, cost(row).before) },
     { title: "its cost", value: (row) => cost(row).after, show: (row) => show(COST, cost(row).after) },
     { title: "change", value: change, show: (row) => signed(COST, change(row)) },
-    { title: "as part", value: (row) => part(cost(row)), show: (row) => partText(cost(row)) },
+    { title: "in per cent", value: (row) => part(cost(row)), show: (row) => partText(cost(row)) },
     { title: "interval", value: (row) => cost(row).low, show: (row) => interval(COST, cost(row)) },
     ...(shapes.size > 1 ? [{ title: "VMs", text: true, value: ({ of }: SignificantChange) => shapeName(of.shape), show: ({ of }: SignificantChange) => shapeName(of.shape) }] : []),
   ];
@@ -168,8 +168,8 @@ function sureColumns({ by, against, comparisons }: Fleet): Column<SignificantCha
 
 /** What the intervals do not cover. */
 function uncovered(by: Fleet["by"], { before, after }: FleetComparison): string {
-  if (UNITS[by] === "recording") return Math.min(before.recordings, after.recordings) === 1 ? " One recording on a side: what differs from one recording to the next is not in the intervals." : "";
-  return Math.min(before.hosts, after.hosts) === 1 ? " One host on a side: what differs from host to host is not in the intervals." : "";
+  if (UNITS[by] === "recording") return Math.min(before.recordings, after.recordings) === 1 ? " One recording on a side: the intervals do not cover variation from one recording to the next." : "";
+  return Math.min(before.hosts, after.hosts) === 1 ? " One host on a side: the intervals do not cover variation from host to host." : "";
 }
 
 const sideName = (value: string, { hosts, recordings, vcpu_ns }: FleetSide): string =>
@@ -190,9 +190,9 @@ function Comparisons({ fleet, sure }: { fleet: Fleet; sure: SignificantChange[] 
   const shapes = [...new Set(comparisons.map((one) => shapeName(one.shape)))];
   return (
     <>
-      <h3>What is certain of the cost</h3>
-      <DataTable columns={sureColumns(fleet)} rows={sure} caption="What is certain of the cost" top={MOST_LINES} chosen={(row) => row.of === of} />
-      <p class="note">{`Cost is per second of a vCPU. A difference is certain where its ${confidence} % interval excludes zero, and no side has fewer than ${FEWEST} ${UNITS[by]}s; the intervals are of hosts, and of stretches of time within each, drawn anew.`}</p>
+      <h3>Certain differences in cost</h3>
+      <DataTable columns={sureColumns(fleet)} rows={sure} caption="Certain differences in cost" top={MOST_LINES} chosen={(row) => row.of === of} />
+      <p class="note">{`Cost is per second of a vCPU. A difference is certain where its ${confidence} % interval excludes zero, and no side has fewer than ${FEWEST} ${UNITS[by]}s; the intervals come from resampling hosts, and stretches of time within each.`}</p>
       {comparisons.length > 1 && (
         <p class="choices">
           <label>
@@ -240,7 +240,7 @@ function Outliers({ fleet: { outliers, hosts } }: { fleet: Fleet }) {
       <p>
         {hosts < FEWEST
           ? `It takes ${FEWEST} hosts with VMs of the same shape to say who stands out; here ${hosts === 1 ? "is one" : `are ${hosts}`}.`
-          : `None, of the shapes of VMs that are on ${FEWEST} hosts or more.`}
+          : `None, among the shapes of VMs that ${FEWEST} hosts or more have.`}
       </p>
     );
   const several = new Set(outliers.map((out) => shapeName(out.shape))).size > 1;

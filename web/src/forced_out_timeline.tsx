@@ -158,7 +158,7 @@ function Lanes() {
         { label: "in the guest", color: colors.value.parts.guest_ns },
         ...widest().lanes.map((lane, at) => ({ label: cores.value.length === 1 ? `lost to ${vcpuName(lane)}` : `lost to vCPU ${at + 1} of the core`, color: colors.value.reasons[at % 8]! })),
       ]}
-      note="Above in each lane: time in the guest. Below: time lost after it was forced out, in the colour of who forced it, up to the share of time at the right; zoomed in far enough, each loss is drawn, with a line from who forced it."
+      note="Above in each lane: time in the guest. Below: time lost after it was forced out, in the colour of the vCPU that forced it out, up to the share of time at the right; zoomed in far enough, each loss is drawn, with a line from that vCPU."
       controls={
         cores.value.length > FIRST ? (
           <button type="button" onClick={() => (all.value = !all.value)}>
@@ -250,14 +250,14 @@ export function ForcedOutTimeline() {
         title="Who forced whom out"
         summary={() => {
           const most = pairs().sort((a, b) => b.value - a.value)[0];
-          return most ? `Most was lost by ${most.to} to ${most.from}.` : "Nobody was forced out.";
+          return most ? `${most.to} lost most, to ${most.from}.` : "No vCPU was forced out.";
         }}
-        down="who had a reason to leave"
-        across="who had to leave with it"
+        down="vCPU that had a reason to leave"
+        across="vCPU that it forced out"
         pairs={pairs}
         what="time lost"
         show={ns}
-        note={`Of ${isSettledWhole.value ? fullRange() : "the range"}. The time until who was forced out was back in the guest. Where several had a reason, the time is shared.`}
+        note={`Of ${isSettledWhole.value ? fullRange() : "the range"}. Time from being forced out until back in the guest; where several vCPUs had a reason to leave, they share it equally.`}
       />
     </>
   );

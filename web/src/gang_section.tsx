@@ -17,14 +17,14 @@ export function Gangs() {
     <section id="gangs" aria-label="Gangs">
       <h2>Ganged exits</h2>
       <p class="note">
-        The threads of a virtual core leave the guest together: who has a reason of its own forces the others out, and their useful time is
-        lost. Bars and table are of {fullRange()}.
+        The threads of a virtual core leave the guest together: one that has a reason to leave forces the others out, and they lose time in
+        the guest. Bars and table are of {fullRange()}.
       </p>
       {data.forced_out && data.timelines.in_time && <ForcedOutTimeline />}
       <Bars
         id="gang"
         title="Time lost to gang exits, by cause"
-        summary={() => (causes[0] ? `Most by vCPU ${causes[0].vcpu}, ${causes[0].reason}.` : "Nobody was forced out.")}
+        summary={() => (causes[0] ? `Most by vCPU ${causes[0].vcpu}, ${causes[0].reason}.` : "No vCPU was forced out.")}
         axis="Time lost by others"
         bars={() => causes.map((row) => ({ label: `vCPU ${row.vcpu} ${row.reason}`, parts: own.map((reason) => (reason === row.reason ? row.forced_out_ns : 0)), after: `${ns(row.forced_out_ns)}, ${count(row.forced_exits)} forced` }))}
         parts={own}

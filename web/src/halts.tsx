@@ -58,7 +58,7 @@ export function Halts() {
     <section id="halts" aria-label="Halts">
       <h2>Halts and polling</h2>
       <p class="note">
-        Of {fullRange()}. A gap is from the exit with which a vCPU has nothing to do until something wakes it; the wake-up latency is from there to its
+        Of {fullRange()}. A gap is the time from a vCPU's exit for a halt until something wakes it; the wake-up latency is from there to its
         entry. A poll that lasts longer than a gap is successful: its vCPU does not block. Polling costs CPU time.
         {halt.guest_polls && " A guest polled by itself when this was recorded: the gaps that its successful polls ended are missing here."}
         {halt.of_vcores && " These are the halts of virtual cores."}
@@ -66,7 +66,7 @@ export function Halts() {
       {polls && <Gaps limit={() => row()?.value_ns ?? 0} label={() => (ofGuest() ? "guest_halt_poll_ns" : "halt_poll_ns")} />}
       {polls && (
         <div class="card wide what-if">
-          <h3>What if the limit were another</h3>
+          <h3>With another limit of polling</h3>
           <span role="group" aria-label="Who polls" class="choice">
             <button type="button" aria-pressed={!ofGuest()} onClick={() => (pollScope.value = "host")}>
               host (halt_poll_ns)
@@ -92,7 +92,7 @@ export function Halts() {
           <Compare now={polls.in_force} then={row()!} guest={ofGuest()} latencies={isExact} />
           <p class="note">
             {`The policy's own state machine ran over ${polls.replayed < polls.halts ? `the last ${count(polls.replayed)} of ` : ""}${count(polls.halts)} recorded halts, once for each value.`}
-            {!isExact && ` What woke ${count(polls.inexact)} of them when is not in the recording (sched_wakeup): what polls win cannot be told, and somewhat more of them would be successful.`}
+            {!isExact && ` The recording does not show when ${count(polls.inexact)} of them were woken (sched_wakeup): the gain of polls is unknown, and somewhat more of them would be successful.`}
             {" Gaps are replayed unchanged; an earlier wake-up would shift later ones."}
           </p>
           <Tradeoff rows={rows} at={place} latencies={isExact} />

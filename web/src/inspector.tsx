@@ -57,7 +57,7 @@ export function Inspector() {
           <h3>This exit is not in the page</h3>
           {close}
         </div>
-        <p class="note">Of a recording with more exits than a page holds, those around the slowest are in it.</p>
+        <p class="note">The recording has more exits than a page holds: this page has those around the slowest.</p>
       </aside>
     );
   const { exit, before, after, lastOfKind, nextOfKind, meanwhile } = found;
@@ -119,14 +119,14 @@ export function Inspector() {
       )}
       {(of.arrows.length > 0 || of.isPart) && (
         <>
-          <h3>What others did to it</h3>
+          <h3>Wake-ups and preemptions in it</h3>
           <ul class="plain-list">
             {longest(of.arrows, MOST_ARROWS).map((arrow) => (
               <li>{arrowText(arrow, exit)}</li>
             ))}
           </ul>
           {of.arrows.length > MOST_ARROWS && <p class="soft">The longest {MOST_ARROWS} of {count(of.arrows.length)}.</p>}
-          {of.isPart && <p class="soft">Wake-ups and preemptions of some of this time are not stored here.</p>}
+          {of.isPart && <p class="soft">This page does not have the wake-ups and preemptions of some of this time.</p>}
         </>
       )}
       {meanwhile.size > 0 && (
@@ -161,7 +161,7 @@ export function Inspector() {
           ))}
         </ul>
       ) : (
-        <p class="soft">No exit that the page has.</p>
+        <p class="soft">The page has no such exit.</p>
       )}
       {after.length > 0 && (
         <>

@@ -54,7 +54,7 @@ function OfVm({ vm }: { vm: VmApicvRow }) {
   return (
     <>
       <h3>VM {nameOf(vm)}</h3>
-      {isOff(vm) && <p class="note">While the module or the processor has it off, KVM sets and clears no other reason: other reasons are from the VM's start.</p>}
+      {isOff(vm) && <p class="note">While the module or the processor has APICv or AVIC off, KVM neither sets nor clears other reasons: those shown date from the VM's start.</p>}
       {vm.inhibits.length > 0 && <DataTable caption={`What inhibits APICv or AVIC: VM ${nameOf(vm)}`} rows={vm.inhibits} columns={inhibitColumns(vm)} />}
       {vm.exits.length > 0 && <DataTable caption={`Exits for the local APIC: VM ${nameOf(vm)}`} rows={vm.exits} columns={exitColumns} />}
     </>
@@ -68,8 +68,8 @@ export function Interrupts() {
     <section id="interrupts" aria-label="Interrupts">
       <h2>APICv and AVIC</h2>
       <p class="note">
-        Of {fullRange()}. KVM traces changes: before a VM's first, only what that one tells is known. Exits are those for the local APIC, but the
-        timer's and nested guests'; which of them APICv or AVIC spares depends on the processor.
+        Of {fullRange()}. KVM traces only changes: of the time before a VM's first change, only what that change shows is known. Exits are those for
+        the local APIC, without its timer's and nested guests'; which of them APICv or AVIC avoids depends on the processor.
       </p>
       {told.length > 0 && (
         <Bars

@@ -126,7 +126,7 @@ function Table({ lab, at }: { lab: LabReport; at: number }) {
         low: figure?.low ?? null,
         high: figure?.high ?? null,
         color: table.labels.length > 1 ? color : colors.value.reasons[0]!,
-        after: figure ? quantity(figure.unit, figure.value) + (figure.low !== null && figure.high !== null ? ` ±${quantity(figure.unit, (figure.high - figure.low) / 2)}` : "") : row.unavailable ? `cannot: ${row.unavailable}` : "–",
+        after: figure ? quantity(figure.unit, figure.value) + (figure.low !== null && figure.high !== null ? ` ±${quantity(figure.unit, (figure.high - figure.low) / 2)}` : "") : row.unavailable ? `not available: ${row.unavailable}` : "–",
         tip: figure
           ? ([
               [figure.name, quantity(figure.unit, figure.value)],

@@ -216,7 +216,7 @@ function arrowNote(): string {
   return [
     kinds.length > 0 && ` Lines: ${kinds.map((kind) => words[kind]).join("; ")}; arrows lead from or to the vCPU that did it.`,
     arrows.length > MOST_ARROWS && ` The ${MOST_ARROWS} longest of ${count(arrows.length)} are drawn.`,
-    isPart && " Wake-ups and preemptions of some of this time are not stored here.",
+    isPart && " This page does not have the wake-ups and preemptions of some of this time.",
   ]
     .filter(Boolean)
     .join("");
@@ -233,15 +233,15 @@ function missingNote(): string {
 function note(): string {
   if (!singlesInView.value)
     return rowsAre.value === "cpus"
-      ? "The host's CPUs are seen where single exits are in view: zoom in. Until then, vCPUs."
+      ? "Rows are vCPUs until you zoom in: rows by the host's CPUs need single exits in view."
       : "Drag to zoom into a range: everything on this page follows it; where few exits are in view, they are drawn one by one. Shift+drag moves, Ctrl+wheel zooms, double click shows all. Keys: ← → + − Home.";
   const isCpus = rowsAre.value === "cpus";
   const what = isCpus
-    ? "Exits by the host's CPU; paler ones gave the CPU away, it is not told when."
-    : "Single exits, by reason; below each how its time divides, in no order; of the slowest also the phases of their cost.";
-  const inGuest = hasGuestTime() ? "in its guest" : "in its guest or in the kernel, which this recording does not tell apart";
+    ? "Exits by the host's CPU; in paler ones the vCPU gave the CPU away, at a moment that is not recorded."
+    : "Single exits, by reason; below each its time by part, in no order; below the slowest also the phases of their cost.";
+  const inGuest = hasGuestTime() ? "in its guest" : "in its guest or in the kernel, which this recording does not separate";
   const between = isPart()
-    ? "Exits that are not chosen may lie between them."
+    ? "Exits outside the selection may lie between them."
     : `Between them the vCPU was ${inGuest}, or had no CPU${isCpus ? "; lines: it goes to another CPU" : ""}.`;
   return `${what} ${between}${arrowNote()}${missingNote()} Click one to look into it.`;
 }

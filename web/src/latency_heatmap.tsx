@@ -115,7 +115,7 @@ export function HeatMap() {
       twin={twin}
       pointing={pointing}
       time={() => last.current?.x ?? null}
-      note={reasons.value || selectedVcpus.value || chosen.value !== null || lengths.value ? "Only what is chosen above." : undefined}
+      note={reasons.value || selectedVcpus.value || chosen.value !== null || lengths.value ? "Only the selection above." : undefined}
     />
   );
 }
@@ -221,7 +221,7 @@ export function Slowest() {
           twin={() => ({ columns: slowColumns(), rows: slowest.value })}
           pointing={pointing}
           time={() => last.current?.x ?? null}
-          note="The ten of every hundredth of the recording with the most cost and steal."
+          note="The ten exits with the most cost and steal, of each hundredth of the recording."
         />
       )}
       <DataTable columns={slowColumns()} rows={slowest.value} caption="The slowest exits" top={10} />

@@ -69,7 +69,7 @@ export function ServedBar() {
     return (
       <div class="served">
         {list}
-        <span>As it was when this page was loaded. Load it anew for what was added since.</span>
+        <span>The state when this page was loaded; reload it to see what was added since.</span>
       </div>
     );
   }
@@ -78,14 +78,14 @@ export function ServedBar() {
       {list}
       {keep_ns !== undefined && <Live keep={keep_ns} />}
       <span role="status">
-        {!isConnected.value && <b class="bad">No connection to exitscope: what is shown is not new. Trying again …</b>}
+        {!isConnected.value && <b class="bad">No connection to exitscope: what is shown is out of date. Trying again …</b>}
         {isConnected.value && loadError.value && <b class="bad">{`Refresh failed: ${loadError.value}`}</b>}
         {isConnected.value && changed.value === "gone" && <b class="bad">The file is gone. What is shown was read before.</b>}
         {isConnected.value && changed.value === "changed" && "The file has changed since it was read."}
       </span>
       {isConnected.value && changed.value === "changed" && (
         <button type="button" onClick={() => void retryLoad()}>
-          Read it anew
+          Read it again
         </button>
       )}
     </div>

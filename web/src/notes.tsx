@@ -72,7 +72,7 @@ export function Notes() {
           <button type="button" class="plain" onClick={() => goTo(note)}>
             ⚑ {shortened(note.text, 32)}
           </button>
-          <button type="button" aria-label={`Take away the note ${note.text}`} onClick={() => (notes.value = notes.value.filter((of) => of !== note))}>
+          <button type="button" aria-label={`Remove the note ${note.text}`} onClick={() => (notes.value = notes.value.filter((of) => of !== note))}>
             ×
           </button>
         </span>
@@ -92,7 +92,7 @@ export function Notes() {
         </form>
       ) : (
         notes.value.length < MOST && (
-          <button type="button" title="Write a note at the exit that is looked into, or in the middle of the range; it travels in the link" onClick={() => (isWriting.value = true)}>
+          <button type="button" title="Write a note at the open exit, or in the middle of the range; the link then has it" onClick={() => (isWriting.value = true)}>
             ⚑ note
           </button>
         )

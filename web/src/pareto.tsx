@@ -105,7 +105,7 @@ export function Pareto({ sweep }: { sweep: Sweep }) {
       { title: `${across().name} (${across().unit})`, value: (dot: Dot) => dot.x, show: (dot: Dot) => quantity(across().unit, dot.x) },
       { title: `${up().name} (${up().unit})`, value: (dot: Dot) => dot.y, show: (dot: Dot) => quantity(up().unit, dot.y) },
       { title: "on the front", text: true, value: (dot: Dot) => (dot.onFront ? "yes" : ""), show: (dot: Dot) => (dot.onFront ? "yes" : "") },
-      { title: "beaten by none in all figures", text: true, value: (dot: Dot) => (rows[dot.at]!.pareto ? "yes" : ""), show: (dot: Dot) => (rows[dot.at]!.pareto ? "yes" : "") },
+      { title: "on the Pareto front of all figures", text: true, value: (dot: Dot) => (rows[dot.at]!.pareto ? "yes" : ""), show: (dot: Dot) => (rows[dot.at]!.pareto ? "yes" : "") },
     ],
     rows: dots(),
   });
@@ -121,7 +121,7 @@ export function Pareto({ sweep }: { sweep: Sweep }) {
   );
   return (
     <section id="pareto" aria-label="Pareto front">
-      <h2>What can be had for what</h2>
+      <h2>Two figures, and the configurations that trade them</h2>
       <Chart
         id="front"
         title="Two figures against each other"
@@ -131,11 +131,11 @@ export function Pareto({ sweep }: { sweep: Sweep }) {
         hit={hit}
         twin={twin}
         legend={() => [
-          { label: "on the front: none is better in both", color: colors.value.accent },
-          { label: "beaten by another", color: colors.value.other },
+          { label: "on the front: no other is better in one and as good in the other", color: colors.value.accent },
+          { label: "not on the front", color: colors.value.other },
           ...(rows.some((row) => row.best) ? [{ label: `best by ${metrics[0]!.name}`, color: colors.value.reasons[3]! }] : []),
         ]}
-        note={hasFront() ? "The front is that of the means; lines through dots are their intervals, and where those meet, chance may have put one before the other." : "Of one of these neither more nor less is better: there is no front."}
+        note={hasFront() ? "The front is that of the means; lines through dots are intervals: where two overlap, chance may have ordered them." : "For one of these figures neither more nor less is better, so there is no front."}
         controls={
           <span class="choices">
             {choice("across", first, across())}

@@ -99,7 +99,7 @@ const asked = computed<{ condition: Condition | null; wrong: string | null }>(()
   try {
     const found = condition(where.value, possible().map((of) => of.name));
     const lengths = lengthWords();
-    if (found?.words.some((word) => lengths.includes(word)) && !knowsAll()) throw new Error("lengths are those of single exits, of which this page does not have all");
+    if (found?.words.some((word) => lengths.includes(word)) && !knowsAll()) throw new Error("lengths are those of single exits, and this page does not have all of them");
     return { condition: found, wrong: null };
   } catch (error) {
     return { condition: null, wrong: error instanceof Error ? error.message : String(error) };
@@ -282,10 +282,10 @@ export function Pivot() {
   const place = (name: string) => chosen.findIndex((of) => of.name === name);
   const untimed = groups.value.reduce((sum, row) => sum + (row.sums.count ?? 0) - (row.sums.timed ?? 0), 0);
   const notes = [
-    isAll.value ? `Of ${fullRange()}.` : "Of what is chosen above.",
+    isAll.value ? `Of ${fullRange()}.` : "Of the selection above.",
     untimed > 0 && `${count(untimed)} exits have no length, and so no cost.`,
-    wanted.value && "All exits are read again by the server for this.",
-    !knowsAll() && data.singles !== null && "CPU and place in the guest are known of the single exits alone, of which this page does not have all.",
+    wanted.value && "The server reads all exits again for this.",
+    !knowsAll() && data.singles !== null && "Only single exits have a CPU and a place in the guest, and this page does not have all of them.",
   ];
   return (
     <section id="pivot" aria-label="Pivot">
@@ -332,7 +332,7 @@ export function Pivot() {
       <p id="where-wrong" role="status" class={asked.value.wrong ? "wrong" : "soft"}>
         {asked.value.wrong ?? asking() ?? (where.value !== "" && `${count(groups.value.reduce((sum, row) => sum + (row.sums.count ?? 0), 0))} exits.`)}
       </p>
-      <DataTable columns={columns()} rows={groups.value} caption="Exits by what was chosen" top={12} />
+      <DataTable columns={columns()} rows={groups.value} caption="Exits by the chosen columns" top={12} />
     </section>
   );
 }

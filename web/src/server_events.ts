@@ -79,7 +79,7 @@ export type Places = Pick<Packed["head"], "rips" | "functions" | "rip_functions"
 export async function ask(address: string): Promise<{ answer: Answer; columns: Uint8Array }> {
   const { json, columns } = await opened(await bytesOf(await fetched(address)));
   const answer = json as Answer;
-  if (answer.version !== version) throw new Error("The file has changed since it was read: read it anew.");
+  if (answer.version !== version) throw new Error("The file has changed since it was read: read it again.");
   return { answer, columns };
 }
 

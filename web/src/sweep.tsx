@@ -102,7 +102,7 @@ function Figure({ sweep, metric, number }: { sweep: Sweep; metric: SweepMetric; 
       show={(value) => quantity(metric.unit, value)}
       zero={metric.unit === "share"}
       twin={twin}
-      note={number === 0 && sweep.rows.some((row) => row.best) ? "Rings: the best, and those that only chance may have put behind it." : undefined}
+      note={number === 0 && sweep.rows.some((row) => row.best) ? "Rings: the best, and those whose intervals overlap it." : undefined}
     />
   );
 }
@@ -173,21 +173,21 @@ function Overview({ sweep }: { sweep: Sweep }) {
       <div class="cards">
         {best && (
           <div class="card">
-            <h3>What the best takes</h3>
+            <h3>Other figures of the best</h3>
             <p>
               {metrics
                 .slice(1, 6)
                 .map((metric) => `${metric.name} ${quantity(metric.unit, figure(best, metric).mean)}`)
-                .join("; ") || "No other figure was asked for."}
+                .join("; ") || "There is no other figure (--metric)."}
             </p>
           </div>
         )}
         <div class="card">
-          <h3>What else can be had</h3>
+          <h3>What else is on the Pareto front</h3>
           <p>
             {directed.length < 2
-              ? "There is one figure alone."
-              : `By their means, ${pareto} of ${rows.length} configurations are on the Pareto front of ${directed.length} figures: no other is better in one of them and as good in the rest.`}
+              ? "There is only one figure."
+              : `By their means, ${pareto} of ${rows.length} configurations are on the Pareto front of ${directed.length} figures: for each of them, no other configuration is better in one figure and as good in all others.`}
           </p>
         </div>
         <div class="card">

@@ -115,7 +115,7 @@ export interface AdviceReport {
    */
   coverage: CoverageLine[];
   /**
-   * Exits of the recording.
+   * Number of exits in the recording.
    */
   exits: number;
   /**
@@ -135,11 +135,11 @@ export interface AdviceReport {
    */
   selected_exits: number;
   /**
-   * What was looked at.
+   * The selection by which exits were looked at.
    */
   selection: SelectionRow;
   /**
-   * What was read.
+   * The recording that was read.
    */
   trace: TraceRow;
 }
@@ -148,7 +148,7 @@ export interface AdviceReport {
  */
 export interface AcceptedCostRow {
   /**
-   * The numbers of the facts.
+   * The numbers of the facts that show it.
    */
   evidence: number[];
   /**
@@ -160,7 +160,7 @@ export interface AcceptedCostRow {
    */
   vm: number | null;
   /**
-   * What, and why.
+   * What costs, and why it is to be left as it is.
    */
   why: string;
 }
@@ -169,7 +169,7 @@ export interface AcceptedCostRow {
  */
 export interface AdviceRow {
   /**
-   * What to change.
+   * The change, in a sentence.
    */
   change: string;
   /**
@@ -177,7 +177,7 @@ export interface AdviceRow {
    */
   evidence: number[];
   /**
-   * What it is expected to win.
+   * The expected gain, with its range and how it was got.
    */
   gain: GainRow;
   /**
@@ -193,7 +193,7 @@ export interface AdviceRow {
    */
   number: number;
   /**
-   * What can go wrong.
+   * What can go wrong with the change.
    */
   risk: string;
   /**
@@ -230,11 +230,11 @@ export interface AdviceRow {
    */
   subject: AdviceSubjectRow | null;
   /**
-   * From when on it acts.
+   * When the change takes effect.
    */
   takes_effect: string;
   /**
-   * How to undo it.
+   * How to undo the change.
    */
   undo: string;
   /**
@@ -242,11 +242,11 @@ export interface AdviceRow {
    */
   vm: number | null;
   /**
-   * The VM's process name.
+   * The VM's name, or its process's; absent if the recording has none.
    */
   vm_name: string | null;
   /**
-   * Who pays for it.
+   * Who has a disadvantage from the change.
    */
   who_pays: string;
 }
@@ -269,11 +269,11 @@ export interface GainRow {
    */
   high_may_wait: boolean;
   /**
-   * At most so much.
+   * Upper bound of the gain, in nanoseconds per second, of the same vCPUs.
    */
   high_ns_per_s: number;
   /**
-   * At most this part.
+   * The upper bound as a share of the same time; absent where `headline_share` is.
    */
   high_share: number | null;
   /**
@@ -283,11 +283,11 @@ export interface GainRow {
    */
   kind: string;
   /**
-   * At least so much.
+   * Lower bound of the gain, in nanoseconds per second, of the same vCPUs.
    */
   low_ns_per_s: number;
   /**
-   * At least this part.
+   * The lower bound as a share of the same time; absent where `headline_share` is.
    */
   low_share: number | null;
   /**
@@ -368,7 +368,7 @@ export interface AdviceSubjectRow {
    */
   kind: string;
   /**
-   * What it is called.
+   * Its name, as text and page show it.
    */
   text: string;
 }
@@ -386,7 +386,7 @@ export interface AdvisedCauseRow {
    */
   brief: string;
   /**
-   * Exits.
+   * Number of exits; 0 of other kinds than `exits`.
    */
   exits: number;
   /**
@@ -404,7 +404,7 @@ export interface AdvisedCauseRow {
    */
   p99_ns: number | null;
   /**
-   * The exits' reason.
+   * The exit reason, as in a report; absent of other kinds than `exits`.
    */
   reason: string | null;
   /**
@@ -436,7 +436,7 @@ export interface AdvisedCauseRow {
    */
   vm: number | null;
   /**
-   * The VM's process name.
+   * The VM's name, or its process's; absent if the recording has none.
    */
   vm_name: string | null;
   /**
@@ -516,7 +516,7 @@ export interface CitedFactRow {
    */
   unit: string;
   /**
-   * How much.
+   * The value, in `unit`.
    */
   value: number;
   /**
@@ -524,11 +524,11 @@ export interface CitedFactRow {
    */
   vm: number | null;
   /**
-   * The VM's process name.
+   * The VM's name, or its process's; absent if the recording has none.
    */
   vm_name: string | null;
   /**
-   * What it says.
+   * What the value is of, in words.
    */
   what: string;
 }
@@ -545,7 +545,7 @@ export interface NotJudgedRow {
    */
   record: string | null;
   /**
-   * What is not judged.
+   * What could not be judged.
    */
   what: string;
 }
@@ -570,11 +570,11 @@ export interface SelectionRow {
    */
   to?: MomentSpecRow;
   /**
-   * vCPU numbers.
+   * The numbers of the vCPUs (`--vcpu`).
    */
   vcpus: number[];
   /**
-   * Process ids of VMs.
+   * The process ids of the VMs (`--vm`); on Xen their domains' numbers.
    */
   vms: number[];
   /**
@@ -604,15 +604,15 @@ export interface TraceRow {
    */
   cpus: number;
   /**
-   * Events read.
+   * Number of events that were read.
    */
   events: number;
   /**
-   * The first event.
+   * The moment of the first event, in nanoseconds on the trace's clock.
    */
   first_ns: number;
   /**
-   * Its format.
+   * The format of the file, such as `perf.data`.
    */
   format: string;
   /**
@@ -624,11 +624,11 @@ export interface TraceRow {
    */
   hostname: string;
   /**
-   * The last event.
+   * The moment of the last event, in nanoseconds on the trace's clock.
    */
   last_ns: number;
   /**
-   * The file.
+   * The file, as it was given; `-` is standard input.
    */
   name: string;
   /**
@@ -745,15 +745,15 @@ export interface PollRow {
  */
 export interface DurationStatsRow {
   /**
-   * Number of lengths.
+   * Number of lengths of time.
    */
   count: number;
   /**
-   * Longest.
+   * Longest, in nanoseconds; absent if there is none.
    */
   max_ns: number | null;
   /**
-   * Mean.
+   * Mean length in nanoseconds; absent if there is none.
    */
   mean_ns: number | null;
   /**
@@ -769,7 +769,7 @@ export interface DurationStatsRow {
    */
   p99_ns: number | null;
   /**
-   * Their sum.
+   * Sum of these lengths, in nanoseconds.
    */
   sum_ns: number;
 }
@@ -799,7 +799,7 @@ export interface Report {
    */
   duration_ns: number;
   /**
-   * What the traces tell at all.
+   * Which kinds of events the recordings have.
    */
   event_kinds: EventKindsRow;
   /**
@@ -880,7 +880,7 @@ export interface Report {
    */
   total: ExitFigures;
   /**
-   * What was read.
+   * The recordings that were read.
    */
   traces: TraceRow[];
   /**
@@ -892,7 +892,7 @@ export interface Report {
    */
   vcpus: VcpuRow[];
   /**
-   * What it comes to.
+   * Where the time goes, in a sentence, and how sure that is.
    */
   verdict: VerdictRow;
   /**
@@ -905,7 +905,7 @@ export interface Report {
  */
 export interface BreachRow {
   /**
-   * What was found.
+   * The value that was found, in words.
    */
   found: string;
   /**
@@ -918,11 +918,11 @@ export interface BreachRow {
  */
 export interface Coverage {
   /**
-   * Events read.
+   * Number of events that were read.
    */
   events: number;
   /**
-   * Exits made of them.
+   * Number of exits that these events make up.
    */
   exits: number;
   /**
@@ -999,7 +999,7 @@ export interface GangRows {
    */
   vcores: GangRow[];
   /**
-   * By VM.
+   * Core runs and exits by VM.
    */
   vms: GangRow[];
 }
@@ -1016,7 +1016,7 @@ export interface ForcingExitsRow {
    */
   forced_out_ns: number;
   /**
-   * Its exit reason.
+   * The exit reason for which it had to leave.
    */
   reason: string;
   /**
@@ -1102,7 +1102,7 @@ export interface GangRow {
    */
   vm: number | null;
   /**
-   * The VM's process name.
+   * The VM's name, or its process's; absent if the recording has none.
    */
   vm_name: string | null;
 }
@@ -1112,7 +1112,7 @@ export interface GangRow {
  */
 export interface HaltRows {
   /**
-   * All vCPUs together.
+   * Halts of all vCPUs together.
    */
   all: HaltRow;
   /**
@@ -1136,7 +1136,7 @@ export interface HaltRows {
    */
   settings: PollSettingsRow[];
   /**
-   * By vCPU.
+   * Halts by vCPU.
    */
   vcpus: HaltRow[];
 }
@@ -1149,15 +1149,15 @@ export interface HaltRow {
    */
   before_block_ns: number | null;
   /**
-   * Halts that blocked, likewise.
+   * Halts whose thread blocked. Absent without `kvm_vcpu_wakeup`.
    */
   blocked: number | null;
   /**
-   * Failed polls, likewise.
+   * Number of failed polls; absent without `kvm_halt_poll_ns`.
    */
   failed_polls: number | null;
   /**
-   * Lengths of the gaps.
+   * Lengths of the gaps: from the exit until something woke the vCPU.
    */
   gaps: DurationStatsRow;
   /**
@@ -1165,7 +1165,7 @@ export interface HaltRow {
    */
   grown: number;
   /**
-   * Halts.
+   * Number of halts.
    */
   halts: number;
   /**
@@ -1221,7 +1221,7 @@ export interface HaltRow {
    */
   poll_success_ns: number;
   /**
-   * Times it made it shorter.
+   * Times KVM made its poll shorter, as far as it traced that.
    */
   shrunk: number;
   /**
@@ -1245,7 +1245,7 @@ export interface HaltRow {
    */
   vm?: number;
   /**
-   * The VM's process name.
+   * The VM's name, or its process's; absent if the recording has none.
    */
   vm_name?: string;
 }
@@ -1254,11 +1254,11 @@ export interface HaltRow {
  */
 export interface GapRow {
   /**
-   * Of others.
+   * Gaps of halts whose thread blocked.
    */
   blocked: number;
   /**
-   * Of halts that ended before the thread gave its CPU away.
+   * Gaps of halts that ended before the thread blocked, as by a successful poll.
    */
   not_blocked: number;
   /**
@@ -1321,11 +1321,11 @@ export interface HiddenTime {
    */
   guest_ns: number;
   /**
-   * By reason, most first.
+   * The exits by reason, those with the most hidden time first.
    */
   reasons: HiddenReason[];
   /**
-   * The one as a part of the other, 0 to 1.
+   * `at_most_ns` as a share of `guest_ns`, 0 to 1.
    */
   share_of_guest: number;
   /**
@@ -1342,7 +1342,7 @@ export interface HiddenReason {
    */
   bound_ns: number;
   /**
-   * How many exits.
+   * Number of exits for this reason.
    */
   exits: number;
   /**
@@ -1350,7 +1350,7 @@ export interface HiddenReason {
    */
   measured: boolean;
   /**
-   * The reason.
+   * The exit reason.
    */
   reason: string;
 }
@@ -1359,7 +1359,7 @@ export interface HiddenReason {
  */
 export interface InjectedRow {
   /**
-   * How often.
+   * How often an interrupt with this vector was injected.
    */
   count: number;
   /**
@@ -1367,7 +1367,7 @@ export interface InjectedRow {
    */
   name?: string;
   /**
-   * The vector.
+   * The interrupt's vector, as the guest sees it.
    */
   vector: number;
 }
@@ -1382,7 +1382,7 @@ export interface InterruptRows {
    */
   unnamed_msrs: number;
   /**
-   * By VM.
+   * The VMs with such events or exits.
    */
   vms: VmApicvRow[];
 }
@@ -1391,7 +1391,7 @@ export interface InterruptRows {
  */
 export interface VmApicvRow {
   /**
-   * Time in which none was.
+   * Time in which no reason was in force, of that in which the VM was seen.
    */
   allowed_ns: number;
   /**
@@ -1424,7 +1424,7 @@ export interface VmApicvRow {
    */
   vm: number | null;
   /**
-   * The VM's process name.
+   * The VM's name, or its process's; absent if the recording has none.
    */
   vm_name: string | null;
 }
@@ -1433,11 +1433,11 @@ export interface VmApicvRow {
  */
 export interface ApicExitRow {
   /**
-   * While not inhibited.
+   * Exits while it was not inhibited.
    */
   allowed: ApicExitSums;
   /**
-   * While inhibited.
+   * Exits while APICv or AVIC was inhibited.
    */
   inhibited: ApicExitSums;
   /**
@@ -1445,11 +1445,11 @@ export interface ApicExitRow {
    */
   kind: string;
   /**
-   * While that is not known.
+   * Exits while it is not known whether it was.
    */
   unknown: ApicExitSums;
   /**
-   * The same for a person.
+   * What these exits are for, in words.
    */
   what: string;
 }
@@ -1462,7 +1462,7 @@ export interface ApicExitSums {
    */
   cost_ns: number | null;
   /**
-   * Exits.
+   * Number of exits in this state.
    */
   count: number;
   /**
@@ -1507,7 +1507,7 @@ export interface InhibitRow {
    */
   name: string | null;
   /**
-   * Its number.
+   * The reason's number in the kernel's `enum kvm_apicv_inhibit` (arch/x86/include/asm/kvm_host.h) of the recorded kernel.
    */
   number: number;
   /**
@@ -1544,7 +1544,7 @@ export interface WhoRow {
    */
   vm?: number;
   /**
-   * The VM's process name.
+   * The VM's name, or its process's; absent if the recording has none.
    */
   vm_name?: string;
 }
@@ -1553,19 +1553,19 @@ export interface WhoRow {
  */
 export interface PhaseRows {
   /**
-   * Cycles of the processor in a second, if somebody said.
+   * Cycles of the processor per second, as `--tsc-hz` gives it; absent without it.
    */
   cycles_per_s: number | null;
   /**
-   * All that did not.
+   * All exits together that the kernel (or Xen) handled alone.
    */
   in_kernel: PhaseRow;
   /**
-   * All that left the kernel.
+   * All exits together that user space handled (on Xen, the device model).
    */
   in_user_space: PhaseRow;
   /**
-   * What would take steps away.
+   * Changes that would avoid phases of these exits.
    */
   removable: RemovableRow[];
   /**
@@ -1586,11 +1586,11 @@ export interface PhaseRow {
    */
   emulated: number;
   /**
-   * Exits.
+   * Number of exits.
    */
   exits: number;
   /**
-   * In the kernel's handler.
+   * Time in the kernel's (or Xen's) handler.
    */
   handler_ns: number;
   /**
@@ -1610,7 +1610,7 @@ export interface PhaseRow {
    */
   reentry_ns: number;
   /**
-   * Time in those.
+   * Time in these ioctls, a part of `syscall_ns`.
    */
   register_ioctl_ns: number;
   /**
@@ -1688,11 +1688,11 @@ export interface RemovableRow {
    */
   exits: number;
   /**
-   * How that was found out: `counted` in this recording.
+   * How `avoidable_ns` was got: `counted` in this recording.
    */
   method: string;
   /**
-   * By which rule.
+   * The rule by which these exits were chosen, in words.
    */
   rule: string;
 }
@@ -1732,7 +1732,7 @@ export interface PioRows {
  */
 export interface PioSum {
   /**
-   * Accesses.
+   * Exits for accesses of this kind.
    */
   exits: number;
   /**
@@ -1749,15 +1749,15 @@ export interface PioSum {
    */
   string: number;
   /**
-   * What these cost.
+   * What these cost: kernel plus user space.
    */
   user_space_cost_ns: number;
   /**
-   * Accesses served outside the kernel.
+   * Accesses that user space served (on Xen, the device model).
    */
   user_space_exits: number;
   /**
-   * The same of a write.
+   * The median of writes that the kernel serves; absent if there is none. Where there is no write, that of reads.
    */
   write_in_kernel_ns: number | null;
 }
@@ -1773,7 +1773,7 @@ export interface PioRow {
    */
   address_range: [number, number] | null;
   /**
-   * `in`, `out`, `read`, `write`.
+   * `in` or `out` of a port, `read` or `write` of memory; absent if the recording does not show it.
    */
   direction: string | null;
   /**
@@ -1781,7 +1781,7 @@ export interface PioRow {
    */
   exit_time: DurationStatsRow;
   /**
-   * Accesses.
+   * Exits for accesses of this kind.
    */
   exits: number;
   /**
@@ -1790,7 +1790,7 @@ export interface PioRow {
    */
   gain_ns: number | null;
   /**
-   * Whether somebody outside the kernel served them.
+   * Whether user space served them (on Xen, the device model).
    */
   in_user_space: boolean;
   /**
@@ -1812,7 +1812,7 @@ export interface PioRow {
     [k: string]: number;
   };
   /**
-   * Runnable, without a CPU.
+   * Steal during these accesses, all together: runnable, without a CPU.
    */
   steal_ns: number;
   /**
@@ -1824,7 +1824,7 @@ export interface PioRow {
    */
   subject_key: number;
   /**
-   * `port` or `mmio`.
+   * `port`, or `mmio` for a page of emulated memory.
    */
   subject_kind: string;
   /**
@@ -1842,7 +1842,7 @@ export interface PioRow {
    */
   to_handover: DurationStatsRow;
   /**
-   * Time outside.
+   * Time in user space (on Xen, at the device model), all accesses together.
    */
   user_space_ns: number;
   /**
@@ -1862,7 +1862,7 @@ export interface GroupRow {
    */
   cost_ns: number | null;
   /**
-   * Exits.
+   * Number of exits.
    */
   count: number;
   /**
@@ -1906,11 +1906,11 @@ export interface GroupRow {
    */
   kernel_ns: number | null;
   /**
-   * Longest.
+   * Longest, from exit to entry.
    */
   max_ns: number | null;
   /**
-   * Mean.
+   * Mean, from exit to entry.
    */
   mean_ns: number | null;
   /**
@@ -2022,7 +2022,7 @@ export interface GroupRow {
    */
   vm?: number;
   /**
-   * The VM's process name.
+   * The VM's name, or its process's; absent if the recording has none.
    */
   vm_name?: string;
   /**
@@ -2036,11 +2036,11 @@ export interface GroupRow {
  */
 export interface RunStatesRow {
   /**
-   * It was blocked, as a guest is that halted.
+   * Blocked, as when its guest has halted.
    */
   blocked: StayStatsRow;
   /**
-   * It waited for the device model, or was paused and nothing says so.
+   * Offline: waiting for the device model, or paused without a record that shows it.
    */
   offline: StayStatsRow;
   /**
@@ -2048,15 +2048,15 @@ export interface RunStatesRow {
    */
   on_cpu?: number;
   /**
-   * It was paused, as a record of the scheduler says.
+   * Paused, as a record of the scheduler shows.
    */
   paused: StayStatsRow;
   /**
-   * It was preempted, and waited for a physical CPU.
+   * Preempted: runnable, waiting for a physical CPU.
    */
   preempted: StayStatsRow;
   /**
-   * It ran.
+   * Running on a physical CPU.
    */
   running: StayStatsRow;
   /**
@@ -2064,7 +2064,7 @@ export interface RunStatesRow {
    */
   tid?: number;
   /**
-   * Nobody knows, because records were lost or contradict one another.
+   * Unknown: records were lost, or contradict one another.
    */
   unknown: StayStatsRow;
   /**
@@ -2076,11 +2076,11 @@ export interface RunStatesRow {
    */
   vm?: number;
   /**
-   * The VM's process name.
+   * The VM's name, or its process's; absent if the recording has none.
    */
   vm_name?: string;
   /**
-   * It had been blocked or offline, and waited for a physical CPU.
+   * Runnable after it had been blocked or offline: waiting for a physical CPU.
    */
   woken: StayStatsRow;
 }
@@ -2093,7 +2093,7 @@ export interface StayStatsRow {
    */
   count: number;
   /**
-   * How long in all.
+   * Time in this state, all stays together, in nanoseconds.
    */
   ns: number;
 }
@@ -2115,11 +2115,11 @@ export interface SignRow {
    */
   process: number | null;
   /**
-   * Its name.
+   * The name of that process; absent if the recording has none.
    */
   process_name: string | null;
   /**
-   * What it shows.
+   * What the event shows of KVM, in words.
    */
   what: string;
 }
@@ -2128,7 +2128,7 @@ export interface SignRow {
  */
 export interface SlowExitRow {
   /**
-   * When it left its guest.
+   * When it left its guest, in nanoseconds on the trace's clock.
    */
   at_ns: number;
   /**
@@ -2152,7 +2152,7 @@ export interface SlowExitRow {
    */
   halted_ns: number;
   /**
-   * Where to.
+   * Who finished the exit: the kernel, user space, the device model, …
    */
   handler: string;
   /**
@@ -2180,7 +2180,7 @@ export interface SlowExitRow {
    */
   stopped_ns: number;
   /**
-   * About what, for a person.
+   * The subject of the exit, in words; absent if it has none.
    */
   subject: string | null;
   /**
@@ -2216,7 +2216,7 @@ export interface SlowExitRow {
    */
   vm?: number;
   /**
-   * The VM's process name.
+   * The VM's name, or its process's; absent if the recording has none.
    */
   vm_name?: string;
   /**
@@ -2230,7 +2230,7 @@ export interface SlowExitRow {
  */
 export interface StealTakerRow {
   /**
-   * What the thread was called when it left the CPU.
+   * The thread's name, as it was when it left the CPU; absent if the recording has none.
    */
   name?: string;
   /**
@@ -2238,19 +2238,19 @@ export interface StealTakerRow {
    */
   on_cpu?: number;
   /**
-   * Its process, if it is one.
+   * The process id of the thread, if all time of this row is of one process; else absent.
    */
   pid?: number;
   /**
-   * Processes of this name.
+   * Number of processes of this name that had these CPUs, as far as they are known.
    */
   processes: number;
   /**
-   * Of the VM's steal, 0 to 1.
+   * `steal_ns` as a share of the VM's steal, 0 to 1.
    */
   share: number;
   /**
-   * Steal for that long; all rows of a VM come to its steal.
+   * Steal of the VM during which this taker had the CPU, in nanoseconds; all rows of a VM add up to its steal.
    */
   steal_ns: number;
   /**
@@ -2270,11 +2270,11 @@ export interface StealTakerRow {
     | "others"
     | "unknown";
   /**
-   * The other VM.
+   * The process id of the other VM, or its Xen domain; absent of other takers than `other_vm`.
    */
   taker_vm?: number;
   /**
-   * The name of its process.
+   * The name of the other VM's process; absent if the recording has none.
    */
   taker_vm_name?: string;
   /**
@@ -2290,7 +2290,7 @@ export interface StealTakerRow {
    */
   vm?: number;
   /**
-   * The VM's process name.
+   * The VM's name, or its process's; absent if the recording has none.
    */
   vm_name?: string;
 }
@@ -2303,7 +2303,7 @@ export interface SubjectRow {
    */
   cost_ns: number | null;
   /**
-   * Exits.
+   * Number of exits.
    */
   count: number;
   /**
@@ -2327,11 +2327,11 @@ export interface SubjectRow {
    */
   kernel_ns: number | null;
   /**
-   * Longest.
+   * Longest, from exit to entry.
    */
   max_ns: number | null;
   /**
-   * Mean.
+   * Mean, from exit to entry.
    */
   mean_ns: number | null;
   /**
@@ -2412,19 +2412,19 @@ export interface SubjectRow {
  */
 export interface TimelineRows {
   /**
-   * What they cost, bucket by bucket; null if no exit has a length.
+   * What the exits of each bucket cost, in nanoseconds; null if no exit has a length.
    */
   cost_ns: number[] | null;
   /**
-   * Exits, bucket by bucket.
+   * Number of exits in each bucket.
    */
   counts: number[];
   /**
-   * Beginning of the first bucket.
+   * Beginning of the first bucket, in nanoseconds on the trace's clock.
    */
   first_ns: number;
   /**
-   * Width of a bucket.
+   * Width of each bucket, in nanoseconds.
    */
   width_ns: number;
 }
@@ -2437,7 +2437,7 @@ export interface ExitFigures {
    */
   cost_ns: number | null;
   /**
-   * Exits.
+   * Number of exits.
    */
   count: number;
   /**
@@ -2457,11 +2457,11 @@ export interface ExitFigures {
    */
   kernel_ns: number | null;
   /**
-   * Longest.
+   * Longest, from exit to entry.
    */
   max_ns: number | null;
   /**
-   * Mean.
+   * Mean, from exit to entry.
    */
   mean_ns: number | null;
   /**
@@ -2538,7 +2538,7 @@ export interface VcpuRow {
    */
   excluded_ns: number;
   /**
-   * Exits.
+   * Number of its exits.
    */
   exits: number;
   /**
@@ -2598,7 +2598,7 @@ export interface VcpuRow {
    */
   vm?: number;
   /**
-   * The VM's process name.
+   * The VM's name, or its process's; absent if the recording has none.
    */
   vm_name?: string;
   /**
@@ -2666,11 +2666,11 @@ export interface BestChangeRow {
    */
   advice: number;
   /**
-   * What to change.
+   * The change, in a sentence.
    */
   change: string;
   /**
-   * What it wins.
+   * The expected gain, in words.
    */
   gain: string;
   /**
@@ -2688,7 +2688,7 @@ export interface YieldRows {
    */
   all: YieldRow;
   /**
-   * All of them together.
+   * The sums over all preempted vCPUs.
    */
   all_preempted: PreemptedRow;
   /**
@@ -2712,7 +2712,7 @@ export interface YieldRows {
    */
   targets: TargetRow[];
   /**
-   * By vCPU and call.
+   * The same by vCPU and call, most yields first.
    */
   vcpus: YieldRow[];
   /**
@@ -2733,7 +2733,7 @@ export interface YieldRow {
    */
   call: string | null;
   /**
-   * Yields.
+   * Number of yields.
    */
   count: number;
   /**
@@ -2793,7 +2793,7 @@ export interface YieldRow {
    */
   vm?: number;
   /**
-   * The VM's process name.
+   * The VM's name, or its process's; absent if the recording has none.
    */
   vm_name?: string;
   /**
@@ -2810,15 +2810,15 @@ export interface PreemptedRow {
    */
   on_cpu?: number;
   /**
-   * How often.
+   * How often it was preempted.
    */
   preemptions: number;
   /**
-   * From the first of these until the vCPU ran.
+   * Time from the first of these yields of each preemption until the vCPU ran.
    */
   sibling_wait: DurationStatsRow;
   /**
-   * From there until it ran again.
+   * Time from each preemption until it ran again.
    */
   steal: DurationStatsRow;
   /**
@@ -2834,7 +2834,7 @@ export interface PreemptedRow {
    */
   vm?: number;
   /**
-   * The VM's process name.
+   * The VM's name, or its process's; absent if the recording has none.
    */
   vm_name?: string;
   /**
@@ -2842,7 +2842,7 @@ export interface PreemptedRow {
    */
   with_sibling_yields: number;
   /**
-   * Yields of siblings meanwhile.
+   * Yields of its siblings while it was preempted.
    */
   yields: number;
 }
@@ -2851,11 +2851,11 @@ export interface PreemptedRow {
  */
 export interface PreemptionRow {
   /**
-   * When the vCPU lost its CPU.
+   * When it was preempted, in nanoseconds on the trace's clock.
    */
   at_ns: number;
   /**
-   * When a sibling first yielded.
+   * When a sibling first yielded, in nanoseconds on the trace's clock.
    */
   first_yield_ns: number;
   /**
@@ -2863,7 +2863,7 @@ export interface PreemptionRow {
    */
   on_cpu?: number;
   /**
-   * When the vCPU ran again.
+   * When it ran again, in nanoseconds on the trace's clock.
    */
   ran_ns: number;
   /**
@@ -2879,11 +2879,11 @@ export interface PreemptionRow {
    */
   vm?: number;
   /**
-   * The VM's process name.
+   * The VM's name, or its process's; absent if the recording has none.
    */
   vm_name?: string;
   /**
-   * Yields of siblings meanwhile.
+   * Yields of its siblings while it was preempted.
    */
   yields: number;
 }
@@ -2917,15 +2917,15 @@ export interface QueueRow {
  */
 export interface TargetRow {
   /**
-   * By which call.
+   * The call that named it, as in `vcpus`.
    */
   call: string;
   /**
-   * Yields.
+   * Number of yields.
    */
   count: number;
   /**
-   * It had nothing to do.
+   * Yields at which it was halted.
    */
   halted: number;
   /**
@@ -2933,15 +2933,15 @@ export interface TargetRow {
    */
   on_cpu?: number;
   /**
-   * It had lost its CPU and waited for one.
+   * Yields at which it was preempted: runnable, without a CPU.
    */
   preempted: number;
   /**
-   * It was woken and waited for a CPU.
+   * Yields at which it had been woken, and waited for a CPU.
    */
   runnable: number;
   /**
-   * It ran already.
+   * Yields at which it was on a CPU already.
    */
   running: number;
   /**
@@ -2949,7 +2949,7 @@ export interface TargetRow {
    */
   tid?: number;
   /**
-   * Nobody knows.
+   * Yields at which the recording does not show what it did.
    */
   unknown: number;
   /**
@@ -2961,7 +2961,7 @@ export interface TargetRow {
    */
   vm?: number;
   /**
-   * The VM's process name.
+   * The VM's name, or its process's; absent if the recording has none.
    */
   vm_name?: string;
 }
@@ -2970,19 +2970,19 @@ export interface TargetRow {
  */
 export interface PleWindowRow {
   /**
-   * How often one grew.
+   * How often the window of a vCPU grew.
    */
   grown: number;
   /**
-   * The largest.
+   * The largest window that a change had or left: cycles on VMX, PAUSEs on SVM.
    */
   max: number;
   /**
-   * The smallest.
+   * The smallest window that a change had or left: cycles on VMX, PAUSEs on SVM.
    */
   min: number;
   /**
-   * How often one shrank.
+   * How often the window of a vCPU shrank.
    */
   shrunk: number;
   /**
@@ -3181,7 +3181,7 @@ export interface SlowOne {
    */
   after_ns: number;
   /**
-   * When it left its guest.
+   * When it left its guest, in nanoseconds on the trace's clock.
    */
   at_ns: number;
   cause: number;
@@ -3206,7 +3206,7 @@ export interface SlowOne {
    */
   halted_ns: number;
   /**
-   * Where to.
+   * Who finished the exit: the kernel, user space, the device model, …
    */
   handler: string;
   /**
@@ -3242,7 +3242,7 @@ export interface SlowOne {
    */
   stopped_ns: number;
   /**
-   * About what, for a person.
+   * The subject of the exit, in words; absent if it has none.
    */
   subject: string | null;
   /**
@@ -3278,7 +3278,7 @@ export interface SlowOne {
    */
   vm?: number;
   /**
-   * The VM's process name.
+   * The VM's name, or its process's; absent if the recording has none.
    */
   vm_name?: string;
   /**
@@ -3368,7 +3368,7 @@ export interface LaneRow {
   vm?: number;
   vm_label: string;
   /**
-   * The VM's process name.
+   * The VM's name, or its process's; absent if the recording has none.
    */
   vm_name?: string;
 }
@@ -3378,11 +3378,11 @@ export interface LaneRow {
  */
 export interface Comparison {
   /**
-   * The traces looked at.
+   * The recordings after the change.
    */
   after: SideRow;
   /**
-   * The traces compared against.
+   * The recordings before the change.
    */
   before: SideRow;
   /**
@@ -3406,7 +3406,7 @@ export interface Comparison {
    */
   selection: SelectionRow;
   /**
-   * What it comes to.
+   * The result of the comparison, and how sure it is.
    */
   verdict: DiffVerdictRow;
 }
@@ -3423,15 +3423,15 @@ export interface SideRow {
    */
   event_kinds: EventKindsRow;
   /**
-   * Events read.
+   * Number of events that were read.
    */
   events: number;
   /**
-   * Exits selected.
+   * Number of exits that the selection holds.
    */
   exits: number;
   /**
-   * What guests ran of it.
+   * Time in the guest of these vCPUs, a part of `vcpu_ns`.
    */
   guest_ns: number;
   /**
@@ -3443,7 +3443,7 @@ export interface SideRow {
    */
   lost: number;
   /**
-   * What was read.
+   * The recordings of this side.
    */
   traces: TraceRow[];
   /**
@@ -3456,15 +3456,15 @@ export interface SideRow {
  */
 export interface ReasonComparison {
   /**
-   * Every measure.
+   * The change of each measure.
    */
   changes: ChangeRow[];
   /**
-   * Exits after.
+   * Number of exits for this reason after the change.
    */
   count_after: number;
   /**
-   * Exits before.
+   * Number of exits for this reason before the change.
    */
   count_before: number;
   /**
@@ -3486,15 +3486,15 @@ export interface ReasonComparison {
  */
 export interface ChangeRow {
   /**
-   * After.
+   * The value after the change; absent if there was nothing to measure.
    */
   after: number | null;
   /**
-   * Before; absent if there was nothing to measure.
+   * The value before the change; absent if there was nothing to measure.
    */
   before: number | null;
   /**
-   * Upper bound.
+   * Upper bound of after minus before; absent where there is too little for an interval.
    */
   high: number | null;
   /**
@@ -3590,7 +3590,7 @@ export interface Sweep {
    */
   metrics: SweepMetric[];
   /**
-   * Runs of each configuration.
+   * Number of runs of each configuration, each with a seed of its own.
    */
   replicates: number;
   /**
@@ -3606,7 +3606,7 @@ export interface Sweep {
    */
   schema: string;
   /**
-   * What was varied.
+   * The keys that were varied, and their values.
    */
   vary: AxisRow[];
   /**
@@ -3645,11 +3645,11 @@ export interface SweepRow {
    */
   error: string | null;
   /**
-   * Whether no other is better in one of the figures and as good in all others, by their means.
+   * Whether no other configuration is better in one of the figures and as good in all others, by their means.
    */
   pareto: boolean;
   /**
-   * Runs made.
+   * Number of runs of this configuration that were made.
    */
   replicates: number;
   [k: string]: unknown;
@@ -3667,15 +3667,15 @@ export interface ScenarioRow {
    */
   cores: number;
   /**
-   * The cost model.
+   * The cost model that the run took its costs from.
    */
   costs: CostsRow;
   /**
-   * What it stands for.
+   * What the file says that it stands for.
    */
   description: string;
   /**
-   * Simulated and measured.
+   * Simulated time that was measured.
    */
   duration_ns: number;
   /**
@@ -3683,11 +3683,11 @@ export interface ScenarioRow {
    */
   file: string;
   /**
-   * Its name.
+   * The name that the file gives it.
    */
   name: string;
   /**
-   * The seed.
+   * The seed of all random numbers: with the same one, a run is the same.
    */
   seed: number;
   /**
@@ -3703,15 +3703,15 @@ export interface ScenarioRow {
    */
   threads: number;
   /**
-   * Their vCPUs, all together.
+   * Number of vCPUs of all VMs together.
    */
   vcpus: number;
   /**
-   * Virtual machines.
+   * Number of VMs.
    */
   vms: number;
   /**
-   * Simulated before measuring began.
+   * Simulated time before measuring began.
    */
   warmup_ns: number;
 }
@@ -3728,7 +3728,7 @@ export interface CostsRow {
    */
   calibrated: number;
   /**
-   * Its name.
+   * The name that the file gives it.
    */
   name: string;
   /**
@@ -3795,7 +3795,7 @@ export interface Headline {
  */
 export interface LabReport {
   /**
-   * What it is about.
+   * What the experiment measures, in a sentence.
    */
   description: string;
   /**
@@ -3809,7 +3809,7 @@ export interface LabReport {
    */
   experiment: string;
   /**
-   * What ran it.
+   * The machine and the settings of this run.
    */
   manifest: ManifestRow;
   /**
@@ -3821,7 +3821,7 @@ export interface LabReport {
    */
   summary: string[];
   /**
-   * The figures.
+   * The figures, a table for each kind of them.
    */
   tables: LabTable[];
   /**
@@ -3871,7 +3871,7 @@ export interface ManifestRow {
    */
   emulates_ring_0: boolean;
   /**
-   * The kernel's release.
+   * The host kernel's release, as `uname -r` prints it.
    */
   kernel: string;
   /**
@@ -3896,15 +3896,15 @@ export interface ManifestRow {
  */
 export interface LabTable {
   /**
-   * The names of the labels.
+   * What the labels of each row are, in their order: the headings of the first columns.
    */
   labels: string[];
   /**
-   * The rows.
+   * The rows, in the order in which the experiment defines them.
    */
   rows: LabRow[];
   /**
-   * What they are.
+   * The title of the table: what its rows have in common.
    */
   title: string;
 }
@@ -3913,11 +3913,11 @@ export interface LabTable {
  */
 export interface LabRow {
   /**
-   * The figures.
+   * What was measured of it; empty if it is unavailable.
    */
   figures: LabFigure[];
   /**
-   * What tells it from the others: a text for each of the table's labels.
+   * What distinguishes this row: a text for each of the table's `labels`.
    */
   labels: string[];
   /**
@@ -3930,15 +3930,15 @@ export interface LabRow {
  */
 export interface LabFigure {
   /**
-   * Upper bound.
+   * Upper bound of the 95 % confidence interval, over rounds; absent where the figure has none.
    */
   high: number | null;
   /**
-   * Lower bound of its 95 % confidence interval, from round to round.
+   * Lower bound of the 95 % confidence interval, over rounds; absent where the figure has none.
    */
   low: number | null;
   /**
-   * Its name.
+   * What is measured, such as `time` or `exits`: the same figure has the same name in all rows.
    */
   name: string;
   /**
@@ -3946,11 +3946,11 @@ export interface LabFigure {
    */
   outliers: number | null;
   /**
-   * 5th percentile of the samples.
+   * 5th percentile of the samples, in `unit`; absent of figures without samples.
    */
   p5: number | null;
   /**
-   * 95th percentile of the samples.
+   * 95th percentile of the samples, in `unit`; absent of figures without samples.
    */
   p95: number | null;
   /**
@@ -3958,7 +3958,7 @@ export interface LabFigure {
    */
   rounds: number[];
   /**
-   * Samples.
+   * Samples that the value is of; absent of figures without samples.
    */
   samples: number | null;
   /**
@@ -3966,7 +3966,7 @@ export interface LabFigure {
    */
   unit: FigureUnit;
   /**
-   * Its value: of times the median of all samples.
+   * Its value, in `unit`; for times, the median of all samples.
    */
   value: number;
 }
@@ -3983,7 +3983,7 @@ export interface Fleet {
    */
   against: string | null;
   /**
-   * What is compared.
+   * By what recordings are put on sides: `kernel`, `host`, `week` or `day`.
    */
   by: FleetBy;
   /**
@@ -3995,27 +3995,27 @@ export interface Fleet {
    */
   confidence_percent: number;
   /**
-   * Exits in them.
+   * Exits in these recordings.
    */
   exits: number;
   /**
-   * The first day.
+   * The day of the earliest of these recordings, as YYYY-MM-DD; empty if there is none.
    */
   first_day: string;
   /**
-   * Hosts that they are of.
+   * Hosts that these recordings were made on.
    */
   hosts: number;
   /**
-   * The last day.
+   * The day of the latest of these recordings, as YYYY-MM-DD; empty if there is none.
    */
   last_day: string;
   /**
-   * Files that could not be read, with which nothing here was counted.
+   * Files of the store that could not be read; nothing in them is counted here.
    */
   left_out: LeftOutFile[];
   /**
-   * Records that recorders lost.
+   * Records that the recorders of these recordings lost: exits are too few by about as many.
    */
   lost: number;
   /**
@@ -4027,7 +4027,7 @@ export interface Fleet {
    */
   outliers: Outlier[];
   /**
-   * Recordings looked at.
+   * Recordings of the store that are in this report: those from the days that were asked for.
    */
   recordings: number;
   /**
@@ -4048,23 +4048,23 @@ export interface FleetAdvice {
    */
   change: string;
   /**
-   * Of what it wins: `exits`, `wake_ups`, `host_cpu`, `steal`, `forced_out`.
+   * The kind of time that it wins: `exits`, `wake_ups`, `host_cpu`, `steal`, `forced_out`.
    */
   gain_kind: string;
   /**
-   * At most so much.
+   * Upper bound of the gain, in nanoseconds per second, all these hosts together.
    */
   high_ns_per_s: number;
   /**
-   * On how many hosts.
+   * Hosts whose newest recording has this advice.
    */
   hosts: number;
   /**
-   * At least so much in each second, of all these hosts together.
+   * Lower bound of the gain, in nanoseconds per second, all these hosts together.
    */
   low_ns_per_s: number;
   /**
-   * How that was found out: `replayed`, `counted`, `simulated`, `published`.
+   * How the gain was got: `replayed`, `counted`, `simulated`, `published`.
    */
   method: string;
 }
@@ -4073,11 +4073,11 @@ export interface FleetAdvice {
  */
 export interface FleetComparison {
   /**
-   * Who is looked at of `value`.
+   * What the store has of `value`: VMs of this shape alone.
    */
   after: FleetSide;
   /**
-   * Who is looked at of `against`.
+   * What the store has of `against`: VMs of this shape alone.
    */
   before: FleetSide;
   /**
@@ -4089,7 +4089,7 @@ export interface FleetComparison {
    */
   rows_left_out: number;
   /**
-   * Of which VMs.
+   * The shape of the VMs that are compared: CPU model, architecture and number of vCPUs.
    */
   shape: Shape;
   /**
@@ -4107,11 +4107,11 @@ export interface FleetComparison {
  */
 export interface FleetSide {
   /**
-   * Hosts.
+   * Hosts with recordings on this side.
    */
   hosts: number;
   /**
-   * Recordings.
+   * Recordings on this side.
    */
   recordings: number;
   /**
@@ -4154,7 +4154,7 @@ export interface LeftOutFile {
  */
 export interface Outlier {
   /**
-   * What their exits cost, in nanoseconds per second of a vCPU.
+   * What exits of these VMs cost on this host, in nanoseconds per second of a vCPU.
    */
   cost_ns_per_s: number;
   /**
@@ -4162,11 +4162,11 @@ export interface Outlier {
    */
   host: string;
   /**
-   * Hosts with such VMs.
+   * Hosts with VMs of this shape, this one included.
    */
   hosts: number;
   /**
-   * The median of all hosts.
+   * The median of that over all hosts with VMs of this shape.
    */
   median_ns_per_s: number;
   /**
@@ -4174,11 +4174,11 @@ export interface Outlier {
    */
   reason: string;
   /**
-   * Its median.
+   * The median of that over all hosts with VMs of this shape.
    */
   reason_median_ns_per_s: number;
   /**
-   * What that costs here.
+   * What exits for that reason cost on this host, in nanoseconds per second of a vCPU.
    */
   reason_ns_per_s: number;
   /**
@@ -4186,7 +4186,7 @@ export interface Outlier {
    */
   score: number;
   /**
-   * Of its VMs of this shape.
+   * The shape of the VMs for which it does.
    */
   shape: Shape;
 }
@@ -4212,7 +4212,7 @@ export interface TrialReport {
    */
   decided_by: string;
   /**
-   * The host.
+   * The name of the host.
    */
   host: string;
   /**
@@ -4224,7 +4224,7 @@ export interface TrialReport {
    */
   places: string[];
   /**
-   * What was planned.
+   * The plan of the trial.
    */
   plan: TrialPlanRow;
   /**
@@ -4270,7 +4270,7 @@ export interface BlockChangeRow {
    */
   change_percent: number | null;
   /**
-   * The upper bound.
+   * The upper bound of that interval.
    */
   high_percent: number | null;
   /**
@@ -4283,7 +4283,7 @@ export interface BlockChangeRow {
  */
 export interface TrialCauseRow {
   /**
-   * The reason.
+   * The exit reason.
    */
   reason: string;
   /**
@@ -4338,7 +4338,7 @@ export interface TrialPlanRow {
    */
   blocks: number[][];
   /**
-   * All turns together.
+   * How long all turns take together, with settling.
    */
   length_ns: number;
   /**
@@ -4363,11 +4363,11 @@ export interface TrialPlanRow {
  */
 export interface PredictedFromRow {
   /**
-   * Halts in it.
+   * Number of halts in the recording.
    */
   halts: number;
   /**
-   * Its length.
+   * The length of the recording, in nanoseconds.
    */
   length_ns: number;
 }
@@ -4384,11 +4384,11 @@ export interface SensitivityRow {
    */
   exits_per_s: number | null;
   /**
-   * The upper bound.
+   * The upper bound of that interval.
    */
   high_percent: number | null;
   /**
-   * The delays, 0 first.
+   * What was measured with each delay, that of 0 first.
    */
   levels: DelayLevelRow[];
   /**
@@ -4459,7 +4459,7 @@ export interface DelayLevelRow {
  */
 export interface TrialVerdictRow {
   /**
-   * Whole blocks.
+   * Number of whole blocks.
    */
   blocks: number;
   /**
@@ -4483,7 +4483,7 @@ export interface TrialVerdictRow {
    */
   took_ns: number;
   /**
-   * Turns that were measured.
+   * Number of turns that were measured.
    */
   turns: number;
   /**
@@ -4508,7 +4508,7 @@ export interface TriedSettingRow {
    */
   ruling: "better" | "worse" | "no_difference" | "undecided";
   /**
-   * The setting.
+   * The setting and its value, as `NAME=VALUE`.
    */
   setting: string;
   /**
@@ -4526,7 +4526,7 @@ export interface TrialEffectRow {
    */
   change_percent: number | null;
   /**
-   * The upper bound.
+   * The upper bound of that interval.
    */
   high_percent: number | null;
   /**
@@ -4547,7 +4547,7 @@ export interface TrialEffectRow {
    */
   means_percent: number | null;
   /**
-   * The metric.
+   * The name of the metric.
    */
   metric: string;
   /**
@@ -4568,7 +4568,7 @@ export interface TrialEffectRow {
  */
 export interface PredictionRow {
   /**
-   * The upper bound.
+   * The upper bound of that interval.
    */
   high: number;
   /**
@@ -4585,7 +4585,7 @@ export interface PredictionRow {
    */
   outcome?: "held" | "more" | "less" | "perhaps_more" | "perhaps_less";
   /**
-   * With this setting.
+   * The value that was predicted with this setting.
    */
   with: number;
 }

@@ -27,7 +27,7 @@ function Directed() {
       pairs={() => all.map((row) => ({ from: one ? `vCPU ${row.from}` : `${row.vm} / ${row.from}`, to: `vCPU ${row.to}`, value: row.count, tip: [] }))}
       what="yields"
       show={count}
-      note="Yields that name the vCPU that is to run; it holds what the caller waits for, or it is woken by it."
+      note="Yields that name a vCPU: the caller waits for it, or wakes it."
     />
   );
 }
@@ -58,7 +58,7 @@ export function Yields() {
           fills={() => [colors.value.parts.steal_ns, colors.value.parts.user_space_ns, colors.value.parts.guest_ns, colors.value.other]}
           show={count}
           first="vCPU and call"
-          note="Without a name, a yield is for whoever waits: a sibling that was preempted is who may have held the lock."
+          note="A yield that names no vCPU may let any sibling run; a preempted sibling may have held the lock."
         />
       )}
       {yields.vcpus.some((row) => row.gave_target + row.gave_sibling + row.gave_other > 0) && (
@@ -73,7 +73,7 @@ export function Yields() {
               return { label: labelOf(row), parts: [row.gave_target, row.gave_sibling, row.gave_other, row.kept_cpu, Math.max(0, row.count - known)] };
             })
           }
-          parts={["the vCPU it named", "another of its VM", "somebody else", "nobody: the caller went on", "not known"]}
+          parts={["the vCPU it named", "another of its VM", "another VM or no vCPU", "nobody: the caller went on", "not known"]}
           fills={() => [colors.value.parts.guest_ns, colors.value.parts.kernel_ns, colors.value.parts.steal_ns, colors.value.parts.user_space_ns, colors.value.other]}
           show={count}
           first="vCPU and call"
@@ -82,7 +82,7 @@ export function Yields() {
       {yields.preempted.some((row) => row.yields > 0) && (
         <Bars
           id="waited-for"
-          title="Whom siblings waited for: yields while it was preempted"
+          title="Preempted vCPUs, by their siblings' yields meanwhile"
           summary={() => `Most for ${nameOf([...yields.preempted].sort((a, b) => b.yields - a.yields)[0]!)}.`}
           axis="Yields of siblings"
           bars={() =>

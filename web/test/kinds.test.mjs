@@ -226,7 +226,7 @@ test("a sweep in which all tie says so and marks nobody", async () => {
   const page = await open(browser, pageBy("sweep-tie", ...args));
   assert.equal(await page.locator(".sentence").first().textContent(), `${swept.verdict.text}.`);
   assert.equal(await page.locator("tr.chosen").count(), 0);
-  assert.doesNotMatch(await page.locator("main").textContent(), /What the best takes|best by|Rings/);
+  assert.doesNotMatch(await page.locator("main").textContent(), /Other figures of the best|best by|Rings/);
   await done(page);
   const best = await open(browser, sweep());
   const found = json(...SWEEP);
@@ -339,7 +339,7 @@ test("yields: whom they name, and what came of them", async () => {
   assert.ok(gave.length > 0);
   xen.yield.vcpus.slice(0, gave.length).forEach((row, at) => {
     assert.equal(Number(gave[at]["another of its VM"]), row.gave_sibling);
-    assert.equal(Number(gave[at]["somebody else"]), row.gave_other);
+    assert.equal(Number(gave[at]["another VM or no vCPU"]), row.gave_other);
   });
   await done(other);
 });
@@ -383,7 +383,7 @@ testWith("sql", "a fleet has its report's figures, for any comparison", async ()
   );
   const verdict = ({ low, high }) => low > 0 || high < 0;
   const sure = report.comparisons.flatMap((of) => of.rows.filter((row) => verdict(row.changes.find((change) => change.measure === "cost_ns_per_s"))).map((row) => [of.value, nameOf(row)]));
-  const table = certain.getByRole("region", { name: "What is certain of the cost" });
+  const table = certain.getByRole("region", { name: "Certain differences in cost" });
   const showAll = table.getByRole("button", { name: "Show all" });
   if (await showAll.count()) await showAll.click();
   const listed = await table.locator("tbody tr").evaluateAll((rows) => rows.map((row) => [...row.cells].slice(0, 2).map((cell) => cell.textContent.trim())));
@@ -399,11 +399,11 @@ testWith("sql", "a fleet has its report's figures, for any comparison", async ()
 
 testWith("sql", "of a fleet it is said what is missing", async () => {
   const one = await open(browser, pageBy("fleet-one", ...fleetOf().slice(0, 3), "--before", "2026-11-11"));
-  assert.match(await one.locator("#comparisons").textContent(), /All recordings are of one kernel, 6\.1\.0.* a second one is missing/);
+  assert.match(await one.locator("#comparisons").textContent(), /All recordings are of one kernel, 6\.1\.0.* a comparison needs a second one/);
   assert.equal(await one.locator("#chart-changes, #not-compared, [role=alert]").count(), 0);
   await done(one);
   const none = await open(browser, pageBy("fleet-none", ...fleetOf(), "--before", "2020-01-01"));
-  assert.match(await none.locator("#comparisons").textContent(), /No recording was looked at/);
+  assert.match(await none.locator("#comparisons").textContent(), /No recordings: the store has none/);
   await done(none);
   // A file that was cut off.
   const place = storeOf("fleet-cut", { a: HOSTS["host-a"], b: HOSTS["host-b"] });

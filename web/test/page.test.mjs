@@ -341,7 +341,7 @@ test("the slowest exit, and what ran before it, are two clicks away; a link show
   await frame(page);
   const [from, to] = await page.evaluate(async () => (await new Promise((done) => setTimeout(done, 300)), ["from", "to"].map((name) => Number(new URLSearchParams(location.hash.slice(1)).get(name)))));
   assert.ok(to - from < 1e6, `${from} to ${to}`);
-  assert.match(await page.locator(".filters").textContent(), /sums are of/);
+  assert.match(await page.locator(".filters").textContent(), /sums cover/);
   const box = await page.locator("#chart-timeline canvas").boundingBox();
   for (let x = 0.2; x < 0.9 && (await inspector.count()) === 0; x += 0.05) await page.mouse.click(box.x + box.width * x, box.y + 30);
   assert.equal(await inspector.count(), 1);
@@ -382,7 +382,7 @@ test("names are found by their words, and keys are listed", async () => {
   await page.keyboard.press("/");
   const dialog = page.getByRole("dialog", { name: "Find a name" });
   await dialog.getByRole("searchbox").fill("wasd port 0xcfc");
-  assert.match(await dialog.innerText(), /No name has these words/);
+  assert.match(await dialog.innerText(), /No name matches/);
   // Keys that are typed are not those that move the range.
   assert.equal(await page.locator(".chip").count(), 0);
   await dialog.getByRole("searchbox").fill("faults npf");
@@ -480,7 +480,7 @@ test("a page says nothing of mechanisms that its recording cannot show", async (
   assert.equal(await xen.locator(".what-if").count(), 0);
   await done(xen);
   const arm = await open(browser, pageOf("first-arm64-arm-dat-gz", corpus("arm64/arm.dat.gz")), { hash: "#tab=mechanisms" });
-  assert.match(await arm.locator(".what-if").innerText(), /what polls win cannot be told/);
+  assert.match(await arm.locator(".what-if").innerText(), /the gain of polls is unknown/);
   assert.doesNotMatch(await arm.locator(".what-if").innerText(), /wake-up (mean|p50|latency)/i);
   await done(arm);
   const p9 = await open(browser, pageOf("first-powerpc-p9-smt2-two-vms-data-gz", corpus("powerpc/p9_smt2_two_vms.data.gz")), { hash: "#tab=mechanisms" });
@@ -622,16 +622,16 @@ test("an exit says who preempted its vCPU and who woke it, and where the page le
     return page.getByRole("complementary", { name: "The exit" }).innerText();
   };
   const page = await open(browser, file);
-  assert.match(await textOf(page, "EXTERNAL_INTERRUPT"), /What others did to it\nPreempted after 10\.0µs by backup \(77\); ran again 50\.0µs later\./);
+  assert.match(await textOf(page, "EXTERNAL_INTERRUPT"), /Wake-ups and preemptions in it\nPreempted after 10\.0µs by backup \(77\); ran again 50\.0µs later\./);
   assert.match(await textOf(page, "HLT"), /Woken after 110µs by vCPU 1, or an interrupt while that ran; ran 15\.0µs later\./);
-  assert.doesNotMatch(await textOf(page, "CPUID"), /What others did/);
+  assert.doesNotMatch(await textOf(page, "CPUID"), /Wake-ups and preemptions in it/);
   await drawsAll(page);
   const note = await page.locator("#chart-timeline .note").innerText();
   assert.match(note, /solid: woken, until it ran; dashed: preempted, until it ran again/);
-  assert.doesNotMatch(note, /not stored here/);
+  assert.doesNotMatch(note, /not stored here|does not have the wake-ups/);
   await done(page);
   const without = await open(browser, changed(file, (data) => data.timelines.singles.chunks.forEach((chunk) => (chunk.waits = null))));
-  assert.match(await textOf(without, "HLT"), /Wake-ups and preemptions of some of this time are not stored here/);
+  assert.match(await textOf(without, "HLT"), /This page does not have the wake-ups and preemptions of some of this time/);
   await done(without);
 });
 

@@ -90,7 +90,7 @@ test("a note that is written at a moment is drawn there, and travels in the link
   assert.equal(await again.locator(".notes .chip").first().evaluate((chip) => chip.title), await page.locator(".notes .chip").first().evaluate((chip) => chip.title));
   assert.match(await again.locator(".notes .chip").first().evaluate((chip) => chip.title), /^here <b>it<\/b> & waits: 5 %, at [\d.]+ s$/);
   assert.equal(await again.locator("b", { hasText: /^it$/ }).count(), 0, "a note is text");
-  await again.getByRole("button", { name: /^Take away the note/ }).click();
+  await again.getByRole("button", { name: /^Remove the note/ }).click();
   assert.equal(await again.locator(".notes .chip").count(), 0);
   await done(again);
   await done(page);

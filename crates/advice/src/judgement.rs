@@ -112,7 +112,7 @@ pub struct CitedFact {
     pub topic: Topic,
     /// What, in words.
     pub what: String,
-    /// How much.
+    /// The value of the fact, with its unit.
     pub figure: CitedValue,
 }
 

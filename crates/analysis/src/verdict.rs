@@ -45,7 +45,7 @@ pub enum VerdictState {
     PollingBurns,
     /// Nothing, and vCPUs are halted most of the time.
     MostlyHalted,
-    /// Nothing.
+    /// No part of the time is large enough to name.
     Healthy,
     /// There is no exit.
     NoExits,

@@ -235,7 +235,7 @@ fn restore_tried_settings(settings: &mut HostSettings, why: Option<String>, gues
 /// What a trial left that could not restore, because it and its watchdog were killed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LeftByTrial {
-    /// Nothing.
+    /// No settings.
     Nothing,
     /// Settings of an earlier boot, which the kernel has reset since. They are dropped; and what to say of guests.
     EarlierBoot(Vec<String>),

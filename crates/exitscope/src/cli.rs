@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use exitscope_analysis::{ChangeLimit, Condition, Dimension, MomentSpec, Threshold};
 use exitscope_top::TopColumn;
 use exitscope_units::{Moment, Nanos};
-use exitscope_view::SortKey;
+use exitscope_view::{SortKey, VCPU_ROWS};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -242,10 +242,8 @@ pub struct ReportArgs {
     pub select: SelectArgs,
     #[command(flatten)]
     pub names: NameArgs,
-    /// Show at most this many groups, or `all` [default: 20 in text, all in JSON and CSV]; in text also at most this
-    /// many rows of each table of subjects (ports, MSRs, …) [default: 8], and of the table of vCPUs, which shows at
-    /// least 32
-    #[arg(long, value_name = "N", value_parser = parse_top)]
+    /// Groups that are shown at most; none: all.
+    #[arg(long, value_name = "N", value_parser = parse_top, help = top_help())]
     pub top: Option<usize>,
     /// Order of the groups, largest first [default: cost; with `--by time`, time]; perf's names (sample, time,
     /// percent_sample, percent_time, mean_t, max_t, min_t) are accepted, too
@@ -1373,6 +1371,21 @@ fn parse_perf_event(text: &str) -> Result<Dimension, String> {
         "hcall" => Ok(Dimension::Hypercall),
         _ => Err("there are vmexit, mmio, ioport, msr, hcall".to_string()),
     }
+}
+
+/// Groups that text shows unless told otherwise.
+pub const TEXT_TOP: usize = 20;
+
+/// Rows of a table of what exits were about, likewise.
+pub const DETAIL_ROWS: usize = 8;
+
+/// What `--top` of a report does.
+fn top_help() -> String {
+    format!(
+        "Show at most this many groups, or `all` [default: {TEXT_TOP} in text, all in JSON and CSV]; in text also at most this many rows \
+         in each table of subjects (ports, MSRs, …) [default: {DETAIL_ROWS}], and in tables of vCPUs, which may have {VCPU_ROWS} in any \
+         case"
+    )
 }
 
 fn parse_top(text: &str) -> Result<usize, String> {

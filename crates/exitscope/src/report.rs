@@ -1,7 +1,7 @@
 //! `exitscope report`: text, JSON and CSV; bundles and pages are made elsewhere.
 
-use crate::cli::ReportArgs;
-use crate::report_plan::{DETAIL_ROWS, PrintedForm, PrintedReport, ReportPlan, ReportTask};
+use crate::cli::{DETAIL_ROWS, ReportArgs};
+use crate::report_plan::{PrintedForm, PrintedReport, ReportPlan, ReportTask};
 use crate::terminal::terminal_style;
 use crate::totals::Totals;
 use crate::{Outcome, bundle, html, write_json};

@@ -9,7 +9,7 @@
 
 use crate::Outcome;
 use crate::bundle::BundlePlan;
-use crate::cli::{ReportArgs, ReportFormat, SelectArgs};
+use crate::cli::{DETAIL_ROWS, ReportArgs, ReportFormat, SelectArgs, TEXT_TOP};
 use crate::counts::{CountedFiles, CountsTask};
 use crate::devices::{self, DeviceList};
 use crate::gates::Gates;
@@ -31,10 +31,6 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Groups that text shows unless told otherwise, and rows of a table of what exits were about.
-const TEXT_TOP: usize = 20;
-pub const DETAIL_ROWS: usize = 8;
 
 /// The slowest exits that are shown unless told otherwise.
 const SLOWEST: usize = 10;

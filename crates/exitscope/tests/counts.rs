@@ -34,7 +34,7 @@ fn a_screen_is_reported_with_its_counts_and_rates_and_without_exits() {
     let text = said("report", &[&screen], &["--view", "yield"]);
     assert_eq!(text, said("report", &[&screen], &[]), "there is nothing else to see");
     for has in [
-        "no events: nothing says which vCPU yielded",
+        "not events: they do not show which vCPU yielded",
         "FCX102 (z/VM Performance Toolkit, SYSTEM), CPU 2817 SER 0A1B2, 10:00:30 - 10:01:30 (60.0s)",
         "X'44' on the fast path: no virtual processor was queued  43,200",
         "95,520     1,592",
@@ -62,8 +62,8 @@ fn what_screens_advise_has_no_gain_in_figures_and_says_what_is_not_judged() {
         "1,592/s",
         "93.6%",
         "IBM expects nothing of X'9C' where processors are not short",
-        "FCX104 (PRIVOP) has all X'44', and is not read",
-        "FCX144 (PROCLOG) has it, and is not read",
+        "FCX104 (PRIVOP) has all X'44', but exitscope does not read that report",
+        "FCX144 (PROCLOG) has it, but exitscope does not read that report",
     ] {
         assert!(text.contains(has), "{has}: {text}");
     }

@@ -22,7 +22,7 @@ const REPORTS: &[(&str, &[&str], &[&str])] = &[
     (
         "r04b-ple-pinned",
         &[
-            "the guest's locks are contended while all its vCPUs run",
+            "try without PAUSE exits (ple_gap=0), or with fewer",
             "ple_gap=0",
             "ple_window=16384",
             "when the module is reloaded",
@@ -83,8 +83,8 @@ const REPORTS: &[(&str, &[&str], &[&str])] = &[
     (
         "r18-numa-balancing",
         &[
-            "vCPU threads themselves change the mappings (kvm_unmap_hva_range, of its MMU notifier)",
-            "NUMA balancing, KSM",
+            "vCPU threads themselves change mappings (kvm_unmap_hva_range, of KVM's MMU notifier)",
+            "NUMA balancing, writes to pages that KSM merged",
             "where NUMA balancing is on: `grep numa_ /proc/vmstat`",
             "kernel.numa_balancing",
             "<numatune>",

@@ -65,7 +65,7 @@ impl Default for Timeouts {
 /// What is at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathAccess {
-    /// Nothing.
+    /// There is nothing at this path.
     None,
     /// Something for everybody.
     Open,

@@ -18,13 +18,13 @@ use std::path::Path;
 pub struct KvmHalts {
     /// Where they are from: `descriptors` (KVM's statistics, which the VMM keeps open), or `debugfs`.
     pub source: &'static str,
-    /// Halts that polled.
+    /// Halts at which KVM polled (`halt_attempted_poll`).
     pub attempted_polls: u64,
     /// Those that were woken while they polled.
     pub successful_polls: u64,
     /// Successful polls whose wake-up was not valid (`halt_poll_invalid`).
     pub invalid_polls: u64,
-    /// Wake-ups of halts.
+    /// Wake-ups of halted vCPUs (`halt_wakeup`).
     pub wakeups: u64,
     /// Time of successful polls, in nanoseconds.
     pub poll_success_ns: u64,
@@ -101,7 +101,7 @@ impl AddAssign for KvmHalts {
 /// What KVM itself tells of each process's VMs.
 #[derive(Debug, Default)]
 pub struct KvmCounters {
-    /// By process.
+    /// The counters of each VM, by process id.
     pub halts: HashMap<u32, KvmHalts>,
     /// By thread, the number of its vCPU.
     pub vcpus: HashMap<u32, u32>,

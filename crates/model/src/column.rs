@@ -44,7 +44,7 @@ pub enum Of<R: 'static> {
 /// How a viewer spells a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spelling {
-    /// As it is.
+    /// As it is: numbers in decimal.
     Plain,
     /// In hexadecimal.
     Hex,
@@ -53,7 +53,7 @@ pub enum Spelling {
 /// What a row has in a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ColumnValue<'a> {
-    /// Nothing.
+    /// The row has no value in this column.
     Lacks,
     /// Words.
     Words(&'a str),

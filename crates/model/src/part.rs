@@ -147,7 +147,7 @@ impl<const N: usize> Default for Parts<N> {
 }
 
 impl<const N: usize> Parts<N> {
-    /// Nothing.
+    /// All parts 0.
     pub const ZERO: Parts<N> = Parts([0; N]);
 
     /// How long one is; zero if it is none of these.

@@ -167,7 +167,7 @@ impl YieldCounter {
 /// How often something happened.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct YieldCount {
-    /// What.
+    /// What was counted.
     pub counter: YieldCounter,
     /// How often; of one reading of what counts from a start on, since then.
     pub count: u64,

@@ -22,7 +22,7 @@ use std::path::{Component, Path, PathBuf};
 pub struct CannotRead {
     /// What it is called.
     pub name: PathBuf,
-    /// Why.
+    /// Why it could not be read.
     pub source: io::Error,
 }
 

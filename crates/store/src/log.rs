@@ -66,7 +66,7 @@ pub struct AdvisedRow {
     pub gain_kind: String,
     /// At least so much, in each second.
     pub low_ns_per_s: u64,
-    /// At most so much.
+    /// Upper bound of the gain, in nanoseconds per second.
     pub high_ns_per_s: u64,
     /// How that was found out: `replayed`, `counted`, `simulated`, `published`.
     pub method: String,

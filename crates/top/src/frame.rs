@@ -22,27 +22,27 @@ pub struct Frame {
     pub schema: &'static str,
     /// Its end, in seconds since 1970.
     pub time: f64,
-    /// How long it was.
+    /// Length of the interval, in seconds.
     pub seconds: f64,
-    /// The host's name.
+    /// The host's name, as `uname -n` prints it.
     pub host: String,
-    /// Its kernel's release.
+    /// The host kernel's release, as `uname -r` prints it.
     pub kernel: String,
-    /// `bpf` or `perf_events`.
+    /// How events are counted: by BPF programs (`bpf`) or by perf events (`perf_events`).
     pub tracing_backend: &'static str,
-    /// Why not by BPF.
+    /// Why they are not counted by BPF; null where they are.
     pub bpf_error: Option<String>,
     /// Whether `kvm_exit` fires here; else exits are those that go to user space, and what the kernel tells of the others.
     pub has_kvm_exit: bool,
-    /// Events that are in no figure, since watching began.
+    /// Events since watching began that are in no figure, as a map or a ring was full.
     pub lost: u64,
     /// Events of the scheduler that were missed since watching began; by them, halted and steal may be cost, and cost these.
     pub missed: u64,
-    /// What watching costs.
+    /// What this watching costs the host.
     pub overhead: TopOverhead,
     /// What the last intervals come to, all VMs together; nothing until a vCPU was seen.
     pub verdict: Option<LiveVerdict>,
-    /// Of all VMs together.
+    /// The figures of all VMs together.
     pub figures: RateFigures,
     /// Every VM that is watched, by process.
     pub vms: Vec<VmRow>,
@@ -75,17 +75,17 @@ pub struct LiveVerdict {
 /// A VM.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct VmRow {
-    /// Its process.
+    /// The process id of its VMM.
     pub pid: u32,
-    /// What its command line calls it, or its process.
+    /// The VM's name by its VMM's command line; where that has none, the name of the process.
     pub name: String,
-    /// Whether it is gone.
+    /// Whether the threads of all its vCPUs have ended.
     pub ended: bool,
-    /// Of all its vCPUs.
+    /// The figures of all its vCPUs together.
     pub figures: RateFigures,
     /// What KVM itself counts of its halts.
     pub kvm_halts: Option<KvmHalts>,
-    /// Why it has none of these counters.
+    /// Why there is no `kvm_halts`; null where there is.
     pub no_kvm_halts: Option<String>,
     /// Its virtual cores' runs, if they have any (POWER7 and POWER8).
     pub gangs: Option<TopGangRow>,
@@ -98,22 +98,22 @@ pub struct VmRow {
 pub struct TopVcpuRow {
     /// Its number, as far as its thread's name, KVM or an event has it.
     pub vcpu: Option<u32>,
-    /// Its thread.
+    /// The id of its thread; null if it is not known.
     pub tid: Option<u32>,
-    /// Whether it is gone.
+    /// Whether its thread has ended.
     pub ended: bool,
-    /// The exit that it is in: why.
+    /// The reason of the exit that it was in at the end of the interval; null if it was in none.
     pub open_reason: Option<String>,
-    /// Since when, in nanoseconds before the end of the interval.
+    /// For how long it had been in that exit at the end of the interval, in nanoseconds.
     pub open_ns: Option<u64>,
-    /// How it fared.
+    /// The figures of this vCPU.
     pub figures: RateFigures,
 }
 
 /// Runs of a VM's virtual cores: their threads leave the guest together, whoever had to.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct TopGangRow {
-    /// Runs in a second.
+    /// Core runs per second.
     pub runs_per_s: f64,
     /// Share of them that one thread's exit ended for others that worked.
     pub ganged: Option<f64>,
@@ -130,9 +130,9 @@ pub struct TopGangRow {
 /// Exits of a vCPU that forced others out.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct GangCause {
-    /// The vCPU's number.
+    /// The number of the vCPU that had to leave.
     pub vcpu: u32,
-    /// Why it had to leave.
+    /// The exit reason for which it had to leave.
     pub reason: String,
     /// Runs in a second that it ended so.
     pub runs_per_s: f64,
@@ -145,9 +145,9 @@ pub struct GangCause {
 /// How vCPUs fared.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct RateFigures {
-    /// Exits of the interval.
+    /// Number of exits in the interval.
     pub exits: u64,
-    /// Exits in a second.
+    /// Exits per second.
     pub exits_per_s: f64,
     /// The vCPUs' wall time in the interval, in seconds: from the first event of each on, and until its thread ended.
     pub vcpu_seconds: f64,
@@ -189,13 +189,13 @@ pub struct RateFigures {
 pub struct TopGroupRow {
     /// `reason`; the kind of what it is about, like `port`; or `halt`.
     pub kind: &'static str,
-    /// Its name.
+    /// The exit reason, the subject, or the kind of halt.
     pub name: String,
-    /// Port, MSR, …, of what it is about.
+    /// The number of the subject: port, address of the page, MSR, …; null of reasons and halts.
     pub key: Option<u64>,
-    /// How many in the interval.
+    /// Number of exits or halts in the interval.
     pub count: u64,
-    /// How many in a second.
+    /// Exits or halts per second.
     pub per_s: f64,
     /// Share of the vCPUs' wall time that they cost: in the kernel and in user space; nothing where no length is known, and of
     /// halts, whose cost is that of the exits that they lie in.
@@ -204,11 +204,11 @@ pub struct TopGroupRow {
     pub exit_time: Option<f64>,
     /// Share that user space answered; nothing where none ended, and of halts.
     pub to_user_space: Option<f64>,
-    /// Mean length in nanoseconds, of those that ended in the interval.
+    /// Mean length in nanoseconds, of those that ended in the interval; null if none did.
     pub mean_ns: Option<u64>,
-    /// Their median.
+    /// Median length in nanoseconds, of those that ended in the interval; null if none did.
     pub p50_ns: Option<u64>,
-    /// Their 99th percentile.
+    /// 99th percentile of their lengths in nanoseconds; null if none ended in the interval.
     pub p99_ns: Option<u64>,
     /// How many of each length ended in the interval: lower bound in nanoseconds, count.
     pub histogram: Vec<(u64, u64)>,

@@ -14,9 +14,9 @@ const NAME: &str = "not-modelled";
 /// Published figures that no experiment stands for, for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct NotModelled {
-    /// Why.
+    /// Why the simulator does not model these rows.
     pub because: String,
-    /// The rows.
+    /// The published rows that are not modelled for that reason.
     pub rows: Vec<NotModelledRow>,
 }
 

@@ -18,16 +18,16 @@ use serde::Serialize;
 pub struct AdviceReport {
     /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
     pub schema: &'static str,
-    /// What was read.
+    /// The recording that was read.
     pub trace: TraceRow,
     /// What was seen and not used.
     pub coverage: Vec<CoverageLine>,
     /// Where halts contradict the rate of the clock that was given by hand; left out where they do not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockRow>,
-    /// What was looked at.
+    /// The selection by which exits were looked at.
     pub selection: SelectionRow,
-    /// Exits of the recording.
+    /// Number of exits in the recording.
     pub exits: u64,
     /// Those of the vCPUs and moments that are selected.
     pub selected_exits: u64,
@@ -51,18 +51,18 @@ pub struct AdviceReport {
 pub struct AdvisedCauseRow {
     /// The VM's process id, or Xen's domain; absent if the trace does not say.
     pub vm: Option<u32>,
-    /// The VM's process name.
+    /// The VM's name, or its process's; absent if the recording has none.
     pub vm_name: Option<String>,
     /// `exits`, `steal` (runnable, without a CPU), `forced_out` (out of the guest because another thread of the core had to
     /// leave), `polling` (of the host's, for halted vCPUs), `halt_not_divided` (a halt of which nothing says how long it polled,
     /// was halted and waited) or `unknown`.
     #[schemars(extend("enum" = ["exits", "steal", "forced_out", "polling", "halt_not_divided", "unknown"]))]
     pub kind: &'static str,
-    /// The exits' reason.
+    /// The exit reason, as in a report; absent of other kinds than `exits`.
     pub reason: Option<String>,
     /// The exits' subject; absent where nothing tells their subjects apart.
     pub subject: Option<AdviceSubjectRow>,
-    /// Exits.
+    /// Number of exits; 0 of other kinds than `exits`.
     pub exits: u64,
     /// What they cost, in the kernel and in user space; of steal and the like, how long.
     pub time_ns: u64,
@@ -83,7 +83,7 @@ pub struct AdvisedCauseRow {
     pub why: Option<String>,
     /// What is said of it, in a sentence.
     pub text: String,
-    /// The same in few words.
+    /// The verdict in few words, as a table of causes has it.
     #[serde(skip)]
     pub short: String,
     /// In a table: the number of the advice that changes it, and what that wins of it; or the verdict. Empty if no rule looked at the
@@ -103,7 +103,7 @@ pub struct AdviceSubjectRow {
     /// costliest; absent where none tells these exits apart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<u64>,
-    /// What it is called.
+    /// Its name, as text and page show it.
     pub text: String,
 }
 
@@ -116,14 +116,14 @@ pub struct CitedFactRow {
     pub scope: &'static str,
     /// The VM's process id, or Xen's domain; absent if the trace does not say.
     pub vm: Option<u32>,
-    /// The VM's process name.
+    /// The VM's name, or its process's; absent if the recording has none.
     pub vm_name: Option<String>,
     /// Where in a report it can be seen: the id of a page's section.
     #[schemars(schema_with = "topic_ids")]
     pub topic: &'static str,
-    /// What it says.
+    /// What the value is of, in words.
     pub what: String,
-    /// How much.
+    /// The value, in `unit`.
     pub value: f64,
     /// Of what: `count`, `per_s`, `ns`, `share` (0 to 1), `cpus`, or `value`: a number that the guest wrote.
     pub unit: &'static str,
@@ -147,28 +147,28 @@ pub struct AdviceRow {
     pub scope: &'static str,
     /// The VM's process id, or Xen's domain; absent if the trace does not say.
     pub vm: Option<u32>,
-    /// The VM's process name.
+    /// The VM's name, or its process's; absent if the recording has none.
     pub vm_name: Option<String>,
     /// For whom it is, for a person: `VM qemu-system-x86 121`, or `the host`.
     pub scope_text: String,
-    /// What to change.
+    /// The change, in a sentence.
     pub change: String,
     /// How exactly: alternatives and what belongs together, in the order in which to think of them.
     pub settings: Vec<AdviceSettingRow>,
-    /// What it is expected to win.
+    /// The expected gain, with its range and how it was got.
     pub gain: GainRow,
     /// The number of better advice to the same end: whoever follows both does not win both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instead_of: Option<usize>,
     /// The numbers of the facts that say so.
     pub evidence: Vec<usize>,
-    /// What can go wrong.
+    /// What can go wrong with the change.
     pub risk: String,
-    /// Who pays for it.
+    /// Who has a disadvantage from the change.
     pub who_pays: String,
-    /// How to undo it.
+    /// How to undo the change.
     pub undo: String,
-    /// From when on it acts.
+    /// When the change takes effect.
     pub takes_effect: String,
 }
 
@@ -186,18 +186,18 @@ pub struct GainRow {
     /// What is said first: what the change usually wins where it does what it is made for, in each second in which the vCPUs concerned
     /// were seen, all of them together. Advice is ranked by the middle between it and what is won at least.
     pub headline_ns_per_s: u64,
-    /// At least so much.
+    /// Lower bound of the gain, in nanoseconds per second, of the same vCPUs.
     pub low_ns_per_s: u64,
-    /// At most so much.
+    /// Upper bound of the gain, in nanoseconds per second, of the same vCPUs.
     pub high_ns_per_s: u64,
     /// Whether waits for a CPU may be in that, as nothing in the recording tells them apart.
     pub high_may_wait: bool,
     /// The headline as a part of the time of the VM's vCPUs, from each one's first event to its last; of all vCPUs' in advice for
     /// the host. Absent of `host_cpu`, and where nothing says which vCPUs there are.
     pub headline_share: Option<f64>,
-    /// At least this part.
+    /// The lower bound as a share of the same time; absent where `headline_share` is.
     pub low_share: Option<f64>,
-    /// At most this part.
+    /// The upper bound as a share of the same time; absent where `headline_share` is.
     pub high_share: Option<f64>,
     /// How it was found out: `replayed`, `counted`, `simulated` or `published`.
     pub method: &'static str,
@@ -237,16 +237,16 @@ pub struct AcceptedCostRow {
     pub scope: &'static str,
     /// The VM's process id, or Xen's domain; absent if the trace does not say.
     pub vm: Option<u32>,
-    /// What, and why.
+    /// What costs, and why it is to be left as it is.
     pub why: String,
-    /// The numbers of the facts.
+    /// The numbers of the facts that show it.
     pub evidence: Vec<usize>,
 }
 
 /// What could not be judged.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NotJudgedRow {
-    /// What is not judged.
+    /// What could not be judged.
     pub what: &'static str,
     /// Why: what the recording does not have.
     pub missing: String,

@@ -14,15 +14,15 @@ use serde::Serialize;
 pub struct Comparison {
     /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
     pub schema: &'static str,
-    /// What it comes to.
+    /// The result of the comparison, and how sure it is.
     pub verdict: DiffVerdictRow,
     /// Confidence of the intervals, in per cent.
     pub confidence_percent: f64,
     /// Which exits were looked at, on both sides.
     pub selection: SelectionRow,
-    /// The traces compared against.
+    /// The recordings before the change.
     pub before: SideRow,
-    /// The traces looked at.
+    /// The recordings after the change.
     pub after: SideRow,
     /// All reasons together first, then reason by reason, most costly first.
     pub rows: Vec<ReasonComparison>,
@@ -33,11 +33,11 @@ pub struct Comparison {
 /// One side of a comparison.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SideRow {
-    /// What was read.
+    /// The recordings of this side.
     pub traces: Vec<TraceRow>,
-    /// Events read.
+    /// Number of events that were read.
     pub events: u64,
-    /// Exits selected.
+    /// Number of exits that the selection holds.
     pub exits: u64,
     /// Records that the recorder says it lost.
     pub lost: u64,
@@ -45,7 +45,7 @@ pub struct SideRow {
     pub duration_ns: u64,
     /// Time of all selected vCPUs, each from its first event to its last, within --from and --to.
     pub vcpu_ns: u64,
-    /// What guests ran of it.
+    /// Time in the guest of these vCPUs, a part of `vcpu_ns`.
     pub guest_ns: u64,
     /// What all of its traces tell.
     pub event_kinds: EventKindsRow,
@@ -60,14 +60,14 @@ pub struct ReasonComparison {
     pub reason: Option<String>,
     /// The reasons that all together are without, because their vCPUs are halted there.
     pub without: Vec<String>,
-    /// Exits before.
+    /// Number of exits for this reason before the change.
     pub count_before: u64,
-    /// Exits after.
+    /// Number of exits for this reason after the change.
     pub count_after: u64,
     /// Of the cost of all exits, the part of this reason, on the side on which it is larger; absent of all reasons together,
     /// and where nothing costs anything.
     pub share_of_cost: Option<f64>,
-    /// Every measure.
+    /// The change of each measure.
     pub changes: Vec<ChangeRow>,
 }
 
@@ -79,13 +79,13 @@ pub struct ChangeRow {
     /// What is compared.
     #[serde(skip)]
     pub of: DiffMeasure,
-    /// Before; absent if there was nothing to measure.
+    /// The value before the change; absent if there was nothing to measure.
     pub before: Option<f64>,
-    /// After.
+    /// The value after the change; absent if there was nothing to measure.
     pub after: Option<f64>,
     /// Lower bound of after minus before; absent where there is too little for an interval.
     pub low: Option<f64>,
-    /// Upper bound.
+    /// Upper bound of after minus before; absent where there is too little for an interval.
     pub high: Option<f64>,
     /// `more`, `less`, `unclear` (the interval holds zero), `too few` (no interval) or `not judged` (by what the sides are, nothing is said
     /// of any change).

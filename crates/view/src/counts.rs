@@ -30,19 +30,19 @@ pub struct CountedTexts {
 pub struct CountsReport {
     /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
     pub schema: &'static str,
-    /// What was read.
+    /// The files that were read, as they were given; `-` is standard input.
     pub files: Vec<String>,
-    /// What of it was not used, and why.
+    /// What of these texts was not used, and why.
     pub coverage: Vec<CoverageLine>,
     /// Yields by system and interval, in the order of the files.
     pub counts: Vec<CountsRow>,
     /// Tables of exits, in the order of the files.
     pub tables: Vec<ExitTableReport>,
-    /// What to change.
+    /// Advice that these counts bear.
     pub advice: Vec<CountsAdviceRow>,
-    /// What is left as it is.
+    /// What happens often, and is to be left as it is.
     pub accepted: Vec<AcceptedCountRow>,
-    /// What is not judged.
+    /// What cannot be judged by these counts, and why.
     pub not_judged: Vec<CountNotJudgedRow>,
 }
 
@@ -55,25 +55,25 @@ pub struct CountsRow {
     /// The system: model and serial number of the machine, or the VM's folder in /sys/kernel/debug/kvm; absent if nothing says it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
-    /// The interval as a screen has it.
+    /// The interval as the screen prints it, such as `14:00:00-14:10:00`; absent of other sources.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<String>,
-    /// How long it is; absent if nothing says it.
+    /// Length of the interval in nanoseconds; absent if the text does not show it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub span_ns: Option<u64>,
-    /// Whether it is one reading of counters that count from a start on.
+    /// Whether this is a single reading of counters that count since the start of a kernel or a VM: then there are no rates.
     pub since_start: bool,
-    /// The counts.
+    /// The counters that the text has.
     pub counts: Vec<CountRow>,
     /// The figures of this source that the text does not have, as the source calls them.
     pub missing: Vec<&'static str>,
-    /// X'44' on the fast path, of all X'44'; absent where not both are counted.
+    /// X'44' on the fast path, as a share (0 to 1) of all X'44'; absent unless both are counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fast_share: Option<f64>,
-    /// X'9C' of X'9C' and X'44'; absent where not both are counted.
+    /// X'9C' as a share (0 to 1) of X'9C' and X'44'; absent unless both are counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub named_share: Option<f64>,
-    /// X'9C' that KVM ignored, of all X'9C'; absent where not both are counted.
+    /// X'9C' that KVM ignored, as a share (0 to 1) of all X'9C'; absent unless both are counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ignored_share: Option<f64>,
     /// The guest's `kernel.spin_retry`, where the text has it.
@@ -84,17 +84,17 @@ pub struct CountsRow {
 /// How often something happened.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CountRow {
-    /// What was counted.
+    /// The name of the counter in this layout.
     #[schemars(schema_with = "counter_ids")]
     pub counter: &'static str,
-    /// How the source calls it.
+    /// The name that the source prints for it.
     pub printed: &'static str,
-    /// How often.
+    /// How often it happened in the interval, or since the start.
     pub count: u64,
-    /// How often a second; absent where no interval is known.
+    /// How often it happened per second; absent where the length of the interval is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_s: Option<f64>,
-    /// For a person.
+    /// What it counts, in words.
     #[serde(skip)]
     pub what: &'static str,
 }
@@ -102,11 +102,11 @@ pub struct CountRow {
 /// A figure that an advice rests on.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CountFactRow {
-    /// What it says.
+    /// What the value is of, in words.
     pub what: String,
-    /// How much.
+    /// The value, in `unit`.
     pub value: f64,
-    /// Of what: `per_s`, `share` (0 to 1) or `count`.
+    /// The unit of `value`: `per_s`, `share` (0 to 1) or `count`.
     pub unit: &'static str,
     /// How much, for a person.
     pub text: String,
@@ -117,48 +117,48 @@ pub struct CountFactRow {
 pub struct CountsAdviceRow {
     /// Its number, from 1 on.
     pub number: usize,
-    /// What is advised.
+    /// The id of the rule that advises it.
     #[schemars(schema_with = "rule_ids")]
     pub rule: &'static str,
-    /// The row of `counts` that it is of, from 1 on.
+    /// The row of `counts` that it is based on, from 1 on.
     pub of: usize,
-    /// What to change.
+    /// The change, in a sentence.
     pub change: String,
-    /// How exactly.
+    /// What to set or to do, in the order in which to think of it.
     pub settings: Vec<AdviceSettingRow>,
-    /// What is known of the gain: counts have no times, so that it is in no figure.
+    /// What is known of the gain, in words: counts have no times, so it has no figure.
     pub gain: &'static str,
-    /// What says so.
+    /// The figures that it rests on.
     pub evidence: Vec<CountFactRow>,
-    /// From when on it acts.
+    /// When the change takes effect.
     pub takes_effect: &'static str,
-    /// What can go wrong.
+    /// What can go wrong with the change.
     pub risk: &'static str,
-    /// Who pays for it.
+    /// Who has a disadvantage from the change.
     pub who_pays: &'static str,
-    /// How to undo it.
+    /// How to undo the change.
     pub undo: &'static str,
 }
 
 /// Something that happens often, and is left as it is.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AcceptedCountRow {
-    /// The row of `counts` that it is of, from 1 on.
+    /// The row of `counts` that it is based on, from 1 on.
     pub of: usize,
-    /// What it is.
+    /// The figure that shows how often.
     pub fact: CountFactRow,
-    /// Why nothing is advised.
+    /// Why no change is advised.
     pub why: &'static str,
 }
 
 /// What is not judged.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CountNotJudgedRow {
-    /// The rows of `counts` that it is of, from 1 on.
+    /// The rows of `counts` for which that is so, from 1 on.
     pub of: Vec<usize>,
-    /// What.
+    /// What is not judged.
     pub what: &'static str,
-    /// Why, and what would tell.
+    /// Why it is not judged, and what would show it.
     pub why: &'static str,
 }
 
@@ -186,22 +186,22 @@ pub struct CountsComparison {
 /// Something of both sides.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SidesRow<T> {
-    /// Before the change.
+    /// Of the files before the change.
     pub before: T,
-    /// After it.
+    /// Of the files after the change.
     pub after: T,
 }
 
 /// A system on both sides.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SystemChangeRow {
-    /// Who counted.
+    /// The source, as in `CountsRow`: `fcx102`, `kvm_stats` or `diag_stat`.
     #[schemars(schema_with = "source_ids")]
     pub source: &'static str,
-    /// The system; absent if nothing says it.
+    /// The system, as in `CountsRow`; absent if the text does not name it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
-    /// What is compared of each side.
+    /// The counts that are compared, before and after.
     pub sides: SidesRow<ComparedRow>,
     /// The counters that both sides have.
     pub changes: Vec<CountChangeRow>,
@@ -210,28 +210,28 @@ pub struct SystemChangeRow {
 /// What is compared of a side.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ComparedRow {
-    /// Intervals.
+    /// Number of intervals of this system on this side.
     pub intervals: usize,
-    /// Whether they overlap, so that the longest alone is compared.
+    /// Whether these intervals overlap: then only the longest is compared; otherwise they are added up.
     pub longest_alone: bool,
-    /// What was counted.
+    /// The counts that are compared.
     pub counts: CountsRow,
 }
 
 /// A counter on both sides.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CountChangeRow {
-    /// What was counted.
+    /// The name of the counter in this layout.
     #[schemars(schema_with = "counter_ids")]
     pub counter: &'static str,
-    /// How often a second, before.
+    /// Rate per second before the change.
     pub before_per_s: f64,
-    /// How often a second, after.
+    /// Rate per second after the change.
     pub after_per_s: f64,
-    /// After less before, as a part of before; absent where that is zero.
+    /// The rate after less that before, as a share of that before; absent where that is zero.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub change: Option<f64>,
-    /// For a person.
+    /// What it counts, in words.
     #[serde(skip)]
     pub what: &'static str,
 }
@@ -239,13 +239,13 @@ pub struct CountChangeRow {
 /// A system that is not compared.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NotComparedRow {
-    /// Who counted.
+    /// The source, as in `CountsRow`: `fcx102`, `kvm_stats` or `diag_stat`.
     #[schemars(schema_with = "source_ids")]
     pub source: &'static str,
-    /// The system; absent if nothing says it.
+    /// The system, as in `CountsRow`; absent if the text does not name it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
-    /// Why.
+    /// Why it is not compared.
     pub why: &'static str,
 }
 
@@ -374,9 +374,9 @@ fn why_not(why: CountsNotCompared) -> &'static str {
     match why {
         CountsNotCompared::OneSide => "it is on one side alone",
         CountsNotCompared::NoRate => {
-            "a side has no rate: one reading counts from a start on, and two need the moment before each (docs/counts.md)"
+            "a side has no rate: a single reading counts since some start, and two need the time before each (docs/counts.md)"
         }
-        CountsNotCompared::NoLengths => "a side has several screens of which nothing says how long their intervals are",
+        CountsNotCompared::NoLengths => "a side has several screens that do not show how long their intervals are",
     }
 }
 

@@ -42,7 +42,7 @@ pub fn counts_advice_page(report: &CountsReport) -> Page {
     if report.counts.is_empty() {
         sections[0].sentences.push(plain(NO_SETTING.to_string()));
     } else if report.advice.is_empty() {
-        let text = "No advice: no count is as the rules have it (docs/counts.md).".to_string();
+        let text = "No advice: no count meets a rule's condition (docs/counts.md).".to_string();
         sections[0].sentences.push(plain(text));
     }
     sections.extend(report.advice.iter().map(|row| advice(row, report)));
@@ -79,13 +79,13 @@ fn head(heading: &str, report: &CountsReport) -> PageSection {
     if tables > 0 {
         let table = plural(tables, "table");
         texts.push(format!(
-            "{} {table} of exits, no events: what is not in it is not known, and not zero",
+            "{} {table} of exits, not events: what is not in it is not known, and not zero",
             thousands(tables)
         ));
     }
     if intervals > 0 {
         texts.push(format!(
-            "{} {} of counts, no events: nothing says which vCPU yielded, how long it took, or what exits cost",
+            "{} {} of counts, not events: they do not show which vCPU yielded, how long that took, or what exits cost",
             thousands(intervals),
             plural(intervals, "set")
         ));
@@ -165,15 +165,15 @@ fn shares(row: &CountsRow) -> Vec<String> {
 fn notes(row: &CountsRow) -> Vec<String> {
     let text = match row.source {
         "fcx102" => {
-            "of all guests together; FCX102 counts neither all X'44' nor all X'9C', nor the queues of processors (PLDV): FCX104 and \
-             FCX144 do, which are not read"
+            "counts of all guests together. FCX102 has neither all X'44', nor all X'9C', nor the queues of virtual processors (PLDV); \
+             FCX104 and FCX144 have them, but exitscope does not read these"
         }
         "kvm_stats" => {
-            "of all vCPUs of the VM, or of all VMs where the text does not name one; ignored: it named a vCPU that was on a CPU, that could not be given \
-             this one, the caller, or none"
+            "counts of all vCPUs of the VM, or of all VMs where the text names none; ignored: X'9C' that named a vCPU already on a CPU, \
+             a vCPU that cannot run on this CPU, the caller itself, or no vCPU"
         }
         _ => {
-            "of this kernel's own calls, whatever the hypervisor made of them; drivers that wait briefly give X'44', too"
+            "calls that this kernel made, whatever the hypervisor did about them; drivers that wait briefly issue X'44', too"
         }
     };
     let mut notes = vec![text.to_string()];
@@ -207,7 +207,7 @@ pub fn counts_comparison_page(comparison: &CountsComparison) -> Page {
         plain(format!("Before: {}", files.before.join(", "))),
         plain(format!("After: {}", files.after.join(", "))),
         plain(
-            "Counts, no events: nothing says how much these rates differ from one interval to the next anyway, so no change is judged."
+            "Counts, not events: they do not show how much these rates vary without any change, so no change is judged."
                 .to_string(),
         ),
     ];
@@ -258,8 +258,8 @@ fn changed(row: &SystemChangeRow) -> PageSection {
         Some(vec![what.to_string(), share(before), share(after), format!("{:+.1} points", (after - before) * 100.0)])
     };
     table.extend(part("part that names a vCPU", |of| of.named_share));
-    table.extend(part("part of X'44' on the fast path", |of| of.fast_share));
-    table.extend(part("part of X'9C' that was ignored", |of| of.ignored_share));
+    table.extend(part("share of X'44' on the fast path", |of| of.fast_share));
+    table.extend(part("share of X'9C' that was ignored", |of| of.ignored_share));
     let compared = |side: &ComparedRow| match (side.intervals, side.longest_alone) {
         (1, _) => title(&side.counts),
         (intervals, true) => format!("{}, the longest of {intervals} that overlap", title(&side.counts)),

@@ -10,22 +10,22 @@ use serde::Serialize;
 pub struct DoctorReport {
     /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
     pub schema: &'static str,
-    /// What was looked at.
+    /// The checks that were made, in the order of their areas.
     pub checks: Vec<CheckRow>,
 }
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CheckRow {
-    /// What it belongs to.
+    /// The heading under which it is listed, such as `Recording`.
     pub area: String,
-    /// What was looked at.
+    /// What was checked: a device, a tracepoint, a permission, a tool.
     pub what: String,
-    /// `good`, `limited` or `missing`.
+    /// `good`, `limited` (it works in part) or `missing`.
     pub state: &'static str,
-    /// What was found.
+    /// What was found, in words.
     pub found: String,
-    /// How to get what is missing.
+    /// How to get what is missing or limited; absent where the state is `good`, or nothing helps.
     pub remedy: Option<String>,
 }
 

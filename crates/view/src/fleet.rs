@@ -17,21 +17,21 @@ pub struct Fleet {
     pub schema: &'static str,
     /// The largest certain difference in cost, or that none is certain.
     pub verdict: Headline,
-    /// Recordings looked at.
+    /// Recordings of the store that are in this report: those from the days that were asked for.
     pub recordings: u64,
-    /// Hosts that they are of.
+    /// Hosts that these recordings were made on.
     pub hosts: u64,
-    /// The first day.
+    /// The day of the earliest of these recordings, as YYYY-MM-DD; empty if there is none.
     pub first_day: String,
-    /// The last day.
+    /// The day of the latest of these recordings, as YYYY-MM-DD; empty if there is none.
     pub last_day: String,
-    /// Exits in them.
+    /// Exits in these recordings.
     pub exits: u64,
-    /// Records that recorders lost.
+    /// Records that the recorders of these recordings lost: exits are too few by about as many.
     pub lost: u64,
-    /// Files that could not be read, with which nothing here was counted.
+    /// Files of the store that could not be read; nothing in them is counted here.
     pub left_out: Vec<LeftOutFile>,
-    /// What is compared.
+    /// By what recordings are put on sides: `kernel`, `host`, `week` or `day`.
     pub by: FleetBy,
     /// What the others are compared with; absent if there are no others.
     pub against: Option<String>,
@@ -85,9 +85,9 @@ impl std::fmt::Display for Shape {
 /// Who is on one side of a comparison.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct FleetSide {
-    /// Hosts.
+    /// Hosts with recordings on this side.
     pub hosts: u64,
-    /// Recordings.
+    /// Recordings on this side.
     pub recordings: u64,
     /// Time recorded, times the vCPUs that ran, in nanoseconds.
     pub vcpu_ns: u64,
@@ -159,11 +159,11 @@ impl FleetUnit {
 pub struct FleetComparison {
     /// The kernel, host, week or day that is compared with `against`.
     pub value: String,
-    /// Of which VMs.
+    /// The shape of the VMs that are compared: CPU model, architecture and number of vCPUs.
     pub shape: Shape,
-    /// Who is looked at of `against`.
+    /// What the store has of `against`: VMs of this shape alone.
     pub before: FleetSide,
-    /// Who is looked at of `value`.
+    /// What the store has of `value`: VMs of this shape alone.
     pub after: FleetSide,
     /// Whether a side has fewer than five hosts (recordings, where hosts are compared). Then no difference is called certain:
     /// verdicts are `too few`, and intervals cover only what differs over time.
@@ -208,21 +208,21 @@ impl FleetComparison {
 pub struct Outlier {
     /// The host that stands out.
     pub host: String,
-    /// Of its VMs of this shape.
+    /// The shape of the VMs for which it does.
     pub shape: Shape,
-    /// Hosts with such VMs.
+    /// Hosts with VMs of this shape, this one included.
     pub hosts: u64,
-    /// What their exits cost, in nanoseconds per second of a vCPU.
+    /// What exits of these VMs cost on this host, in nanoseconds per second of a vCPU.
     pub cost_ns_per_s: f64,
-    /// The median of all hosts.
+    /// The median of that over all hosts with VMs of this shape.
     pub median_ns_per_s: f64,
     /// How many times the usual distance from the median it is away: 0.6745 times the distance, by the median of the distances.
     pub score: f64,
     /// The reason that is farthest from its own median.
     pub reason: String,
-    /// What that costs here.
+    /// What exits for that reason cost on this host, in nanoseconds per second of a vCPU.
     pub reason_ns_per_s: f64,
-    /// Its median.
+    /// The median of that over all hosts with VMs of this shape.
     pub reason_median_ns_per_s: f64,
 }
 
@@ -231,15 +231,15 @@ pub struct Outlier {
 pub struct FleetAdvice {
     /// The change that is advised.
     pub change: String,
-    /// On how many hosts.
+    /// Hosts whose newest recording has this advice.
     pub hosts: u64,
-    /// Of what it wins: `exits`, `wake_ups`, `host_cpu`, `steal`, `forced_out`.
+    /// The kind of time that it wins: `exits`, `wake_ups`, `host_cpu`, `steal`, `forced_out`.
     pub gain_kind: String,
-    /// At least so much in each second, of all these hosts together.
+    /// Lower bound of the gain, in nanoseconds per second, all these hosts together.
     pub low_ns_per_s: u64,
-    /// At most so much.
+    /// Upper bound of the gain, in nanoseconds per second, all these hosts together.
     pub high_ns_per_s: u64,
-    /// How that was found out: `replayed`, `counted`, `simulated`, `published`.
+    /// How the gain was got: `replayed`, `counted`, `simulated`, `published`.
     pub method: String,
 }
 

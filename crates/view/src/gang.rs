@@ -10,7 +10,7 @@ use serde::Serialize;
 /// Ganged exits: threads of a virtual core that had to leave the guest because another did (POWER7 and POWER8).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GangRows {
-    /// By VM.
+    /// Core runs and exits by VM.
     pub vms: Vec<GangRow<DurationStatsRow>>,
     /// By virtual core, as `--threads-per-core` makes them or as the runs show them.
     pub vcores: Vec<GangRow<DurationStatsRow>>,
@@ -43,7 +43,7 @@ pub struct ForcingExitsRow {
     pub vm: Option<u32>,
     /// The vCPU that had to leave.
     pub vcpu: u32,
-    /// Its exit reason.
+    /// The exit reason for which it had to leave.
     pub reason: String,
     /// Ganged runs in which it had it.
     pub runs: u64,

@@ -54,7 +54,7 @@ pub(crate) fn gang_summary(rows: &GangRows) -> PageSection {
         ))
     };
     section.sentences.extend(rows.vms.iter().map(sentence));
-    section.notes.push("by virtual core and cause, and the script's rule beside it: --view gang".to_string());
+    section.notes.push("by virtual core and cause, and by the rule of the script of 2015: --view gang".to_string());
     section
 }
 
@@ -157,10 +157,10 @@ fn by_vcore(rows: &GangRows, how: &HowToRecord) -> PageSection {
     if rows.vms.iter().all(|row| row.forced_out.count == 0) && forced > 0 {
         let at_most = match rows.forced_out_at_most_ns {
             0 => String::new(),
-            nanos => format!(": at most {}, until those that were forced out were in a run again", length(Some(nanos))),
+            nanos => format!("; it is at most {}, the time until each thread's next run", length(Some(nanos))),
         };
         notes.push(format!(
-            "No entry follows a forced exit in this trace, so time lost is unknown{at_most}. {}",
+            "No entry follows a forced exit in this trace, so the time lost is unknown{at_most}. {}",
             how.sentence(&[Missed::Entries], "")
         ));
     }
@@ -187,7 +187,7 @@ fn shared_cores(rows: &GangRows) -> Option<String> {
     let shared: Vec<u32> = vcores.into_iter().filter(|(_, vcores)| *vcores > 1).map(|(cpu, _)| cpu).collect();
     (!shared.is_empty()).then(|| {
         format!(
-            "On CPU {} several virtual cores ran in turn: part of the time lost there is the others' turns",
+            "On CPU {} several virtual cores ran in turn: part of the time lost there is other virtual cores' turns",
             ranges(&shared)
         )
     })
@@ -231,8 +231,8 @@ fn causes(rows: &GangRows) -> PageSection {
         notes.push(format!("and {} more (--format json)", rows.causes.len() - MOST_CAUSES));
     }
     notes.push(
-        "if several threads of a run had a reason, the recording does not show which left first: each row counts all \
-         forced exits of the run, and an equal part of the time"
+        "if several threads of a run had a reason to leave, the recording does not show which left first: each of their \
+         rows counts all forced exits of the run, and an equal part of the time"
             .to_string(),
     );
     let lost: u64 = rows.vms.iter().map(|row| row.forced_out.sum_ns).sum();
@@ -241,7 +241,7 @@ fn causes(rows: &GangRows) -> PageSection {
         notes.push(format!("time lost in runs in which no thread shows the cause: {}", length(Some(lost - of_causes))));
     }
     PageSection {
-        title: "Who forced others out".into(),
+        title: "Exits that forced others out".into(),
         table: Some(Table { columns, rows: rows.causes.iter().take(MOST_CAUSES).map(row).collect() }),
         notes,
         ..PageSection::default()

@@ -12,9 +12,9 @@ use serde::Serialize;
 /// it; the wake-up latency is from there to its entry into the guest.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HaltRows {
-    /// All vCPUs together.
+    /// Halts of all vCPUs together.
     pub all: HaltRow<DurationStatsRow>,
-    /// By vCPU.
+    /// Halts by vCPU.
     pub vcpus: Vec<HaltRow<DurationStatsRow>>,
     /// Gaps by length, all vCPUs together.
     pub gaps: Vec<GapRow>,
@@ -64,11 +64,11 @@ impl ClockRow {
 /// Lengths of time of one kind.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DurationStatsRow {
-    /// Number of lengths.
+    /// Number of lengths of time.
     pub count: u64,
-    /// Their sum.
+    /// Sum of these lengths, in nanoseconds.
     pub sum_ns: u64,
-    /// Mean.
+    /// Mean length in nanoseconds; absent if there is none.
     pub mean_ns: Option<u64>,
     /// Median; exact of up to 32, else to within 1/32 of its value, as all percentiles.
     pub p50_ns: Option<u64>,
@@ -76,7 +76,7 @@ pub struct DurationStatsRow {
     pub p90_ns: Option<u64>,
     /// 99th percentile.
     pub p99_ns: Option<u64>,
-    /// Longest.
+    /// Longest, in nanoseconds; absent if there is none.
     pub max_ns: Option<u64>,
 }
 
@@ -85,9 +85,9 @@ pub struct DurationStatsRow {
 pub struct GapRow {
     /// The longest of them; absent for all that are longer than the row before.
     pub up_to_ns: Option<u64>,
-    /// Of halts that ended before the thread gave its CPU away.
+    /// Gaps of halts that ended before the thread blocked, as by a successful poll.
     pub not_blocked: u64,
-    /// Of others.
+    /// Gaps of halts whose thread blocked.
     pub blocked: u64,
 }
 

@@ -17,9 +17,9 @@ pub struct HiddenTime {
     pub at_most_ns: u64,
     /// All guests' time, in nanoseconds.
     pub guest_ns: u64,
-    /// The one as a part of the other, 0 to 1.
+    /// `at_most_ns` as a share of `guest_ns`, 0 to 1.
     pub share_of_guest: f64,
-    /// By reason, most first.
+    /// The exits by reason, those with the most hidden time first.
     pub reasons: Vec<HiddenReason>,
     /// What makes the bounds less sure.
     pub warnings: Vec<String>,
@@ -28,9 +28,9 @@ pub struct HiddenTime {
 /// The exits of a reason.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HiddenReason {
-    /// The reason.
+    /// The exit reason.
     pub reason: String,
-    /// How many exits.
+    /// Number of exits for this reason.
     pub exits: u64,
     /// The bound of each, in nanoseconds.
     pub bound_ns: u64,

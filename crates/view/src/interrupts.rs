@@ -11,7 +11,7 @@ use serde::Serialize;
 /// tells.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct InterruptRows {
-    /// By VM.
+    /// The VMs with such events or exits.
     pub vms: Vec<VmApicvRow>,
     /// Exits for MSRs that the recording does not name: some may be the APIC's.
     pub unnamed_msrs: u64,
@@ -22,7 +22,7 @@ pub struct InterruptRows {
 pub struct VmApicvRow {
     /// The VM's process id; absent if the trace does not say.
     pub vm: Option<u32>,
-    /// The VM's process name.
+    /// The VM's name, or its process's; absent if the recording has none.
     pub vm_name: Option<String>,
     /// VMs of which these events and exits are, at least: where they are of several, which one is inhibited is not known, and all
     /// that rests on it is left out.
@@ -31,7 +31,7 @@ pub struct VmApicvRow {
     pub events: u64,
     /// Time in which a reason was in force, of that in which the VM was seen.
     pub inhibited_ns: u64,
-    /// Time in which none was.
+    /// Time in which no reason was in force, of that in which the VM was seen.
     pub allowed_ns: u64,
     /// Time of which that is not known: before the first event.
     pub unknown_ns: u64,
@@ -44,7 +44,7 @@ pub struct VmApicvRow {
 /// One reason.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct InhibitRow {
-    /// Its number.
+    /// The reason's number in the kernel's `enum kvm_apicv_inhibit` (arch/x86/include/asm/kvm_host.h) of the recorded kernel.
     pub number: u8,
     /// The kernel's name, without `APICV_INHIBIT_REASON_`; null if kernels disagree and the trace does not say which it is of.
     pub name: Option<&'static str>,
@@ -78,20 +78,20 @@ pub struct InhibitRow {
 pub struct ApicExitRow {
     /// `eoi`, `task_priority`, `ipi`, `other_register`, `interrupt_window` or `host_interrupt`.
     pub kind: &'static str,
-    /// The same for a person.
+    /// What these exits are for, in words.
     pub what: &'static str,
-    /// While inhibited.
+    /// Exits while APICv or AVIC was inhibited.
     pub inhibited: ApicExitSums,
-    /// While not inhibited.
+    /// Exits while it was not inhibited.
     pub allowed: ApicExitSums,
-    /// While that is not known.
+    /// Exits while it is not known whether it was.
     pub unknown: ApicExitSums,
 }
 
 /// Exits in one state.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ApicExitSums {
-    /// Exits.
+    /// Number of exits in this state.
     pub count: u64,
     /// What they cost; null if there are some and of none both ends were seen.
     pub cost_ns: Option<u64>,

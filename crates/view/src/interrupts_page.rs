@@ -123,7 +123,7 @@ fn notes(vm: &VmApicvRow) -> Vec<String> {
     }
     if is_off(vm) {
         notes.push(
-            "while the module or the processor has it off, KVM sets and clears no other reason: other reasons are \
+            "while the module or the processor has APICv or AVIC off, KVM neither sets nor clears other reasons: those shown date \
              from the VM's start"
                 .to_string(),
         );

@@ -16,15 +16,15 @@ pub struct LabReport {
     pub verdict: Headline,
     /// The experiment, as the command has it.
     pub experiment: String,
-    /// What it is about.
+    /// What the experiment measures, in a sentence.
     pub description: String,
-    /// What ran it.
+    /// The machine and the settings of this run.
     pub manifest: ManifestRow,
     /// What was found, in plain words.
     pub summary: Vec<String>,
     /// What makes the figures less sure.
     pub warnings: Vec<String>,
-    /// The figures.
+    /// The figures, a table for each kind of them.
     pub tables: Vec<LabTable>,
     /// What the guests executed in all that leaves a guest, as they counted it: also those that probed the machine, first
     /// turns and warm-ups. A recording of the kernel's shows as many exits, but where the processor answers by itself (MSRs
@@ -54,7 +54,7 @@ pub struct ManifestRow {
     /// The processor's model, as /proc/cpuinfo spells it; empty if unknown.
     #[serde(default)]
     pub cpu: String,
-    /// The kernel's release.
+    /// The host kernel's release, as `uname -r` prints it.
     pub kernel: String,
     /// Ticks of the time stamp counter in a second.
     pub tsc_hz: u64,
@@ -71,20 +71,20 @@ pub struct ManifestRow {
 /// Figures of a kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LabTable {
-    /// What they are.
+    /// The title of the table: what its rows have in common.
     pub title: String,
-    /// The names of the labels.
+    /// What the labels of each row are, in their order: the headings of the first columns.
     pub labels: Vec<String>,
-    /// The rows.
+    /// The rows, in the order in which the experiment defines them.
     pub rows: Vec<LabRow>,
 }
 
 /// One thing that was measured, or cannot be.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LabRow {
-    /// What tells it from the others: a text for each of the table's labels.
+    /// What distinguishes this row: a text for each of the table's `labels`.
     pub labels: Vec<String>,
-    /// The figures.
+    /// What was measured of it; empty if it is unavailable.
     pub figures: Vec<LabFigure>,
     /// Why it could not be measured; there are no figures then.
     pub unavailable: Option<String>,
@@ -93,21 +93,21 @@ pub struct LabRow {
 /// A figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LabFigure {
-    /// Its name.
+    /// What is measured, such as `time` or `exits`: the same figure has the same name in all rows.
     pub name: String,
     /// What it is measured in.
     pub unit: FigureUnit,
-    /// Its value: of times the median of all samples.
+    /// Its value, in `unit`; for times, the median of all samples.
     pub value: f64,
-    /// Lower bound of its 95 % confidence interval, from round to round.
+    /// Lower bound of the 95 % confidence interval, over rounds; absent where the figure has none.
     pub low: Option<f64>,
-    /// Upper bound.
+    /// Upper bound of the 95 % confidence interval, over rounds; absent where the figure has none.
     pub high: Option<f64>,
-    /// 5th percentile of the samples.
+    /// 5th percentile of the samples, in `unit`; absent of figures without samples.
     pub p5: Option<f64>,
-    /// 95th percentile of the samples.
+    /// 95th percentile of the samples, in `unit`; absent of figures without samples.
     pub p95: Option<f64>,
-    /// Samples.
+    /// Samples that the value is of; absent of figures without samples.
     pub samples: Option<u64>,
     /// Samples beyond the middle half by more than three times its width; they count like the others.
     pub outliers: Option<u64>,

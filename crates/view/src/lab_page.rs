@@ -137,7 +137,7 @@ fn against(figures: &[ComparedFigure], is_judged: bool) -> PageSection {
                 .to_string(),
             sentences: largest(&mut figures.iter().filter(|figure| figure.change().is_some()))
                 .into_iter()
-                .chain(["give --against several times, five or more, for a verdict".to_string()])
+                .chain([format!("a verdict needs {FEWEST_RECORDINGS} earlier runs or more (--against for each)")])
                 .map(plain)
                 .collect(),
             ..PageSection::default()
@@ -148,7 +148,7 @@ fn against(figures: &[ComparedFigure], is_judged: bool) -> PageSection {
     let outside = figures.iter().filter(is_outside).count();
     let of = counted(judged as u64, "figure");
     let title = match (judged, largest(&mut figures.iter().filter(is_outside))) {
-        (0, _) => "Cannot tell: no figure is in two earlier runs".to_string(),
+        (0, _) => format!("Cannot tell: no figure is in {FEWEST_RECORDINGS} earlier runs"),
         (_, None) => format!("No clear difference in {of}"),
         (_, Some(largest)) => format!(
             "{} of {of} {} outside what the earlier runs predict; chance alone puts {} there; the {largest}",

@@ -98,7 +98,7 @@ pub use lab_page::{lab_comparison_page, lab_page, write_benchstat, write_lab_csv
 pub use mechanisms::{MECHANISM_COLUMNS, MECHANISMS, MechanismCell, MechanismRow, write_mechanisms};
 pub use names::{NO_SUBJECT, detail as detail_label, detail_of_kind, plural, rate, share, thousands};
 pub use page::{
-    MechanismView, Page, PageSection, Sentence, Table, TableColumn, column, comparison_page, length, plain,
+    MechanismView, Page, PageSection, Sentence, Table, TableColumn, VCPU_ROWS, column, comparison_page, length, plain,
     report_page, view_page,
 };
 pub use phases::{PhaseRow, PhaseRows, RemovableRow};

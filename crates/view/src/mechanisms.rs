@@ -50,7 +50,7 @@ const GOVERNOR: MechanismCell = NotShown(
 const BUILT_IN: MechanismCell = NotShown("the running kernel does what it was built to do, and has no switch for it");
 
 const NO_POLICY: MechanismCell =
-    NotShown("no policy decides over recorded events: each exit of a recording has the way that its kernel has");
+    NotShown("there is no policy to replay: each exit of a recording took the path that its kernel has");
 
 const GANGS: &str = "Ganged exits";
 const PIO: &str = "PIO quick path";
@@ -68,7 +68,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
             &[shown(
                 "report corpus/powerpc/p8_smt4_trace.dat.gz --view gang",
                 "who forced whom out, and the time lost by it",
-                &["Who forced others out", "several active"],
+                &["Exits that forced others out", "several active"],
             )],
             &[
                 shown(
@@ -235,12 +235,12 @@ pub const MECHANISMS: &[MechanismRow] = &[
         item: "interrupts spared as a vCPU says that it polls",
         cells: [
             &[NotShown(
-                "a spared interrupt leaves nothing in a host's recording; `sched:sched_wake_idle_without_ipi` of a recording made in \
-                 the guest is not read",
+                "an interrupt that was not sent leaves no event in a host's recording; `sched:sched_wake_idle_without_ipi` of a recording \
+                 made in the guest is not read",
             )],
             &[NotShown(
-                "an interrupt is not followed from the exit that sent it to the halt that it ended: how many of the avoided exits \
-                 spare one is not told",
+                "an interrupt is not followed from the exit that sent it to the halt that it ended, so it is unknown how many \
+                 interrupts the avoided exits save",
             )],
             &[shown(
                 "sim scenarios/wake-ups.toml",
@@ -350,7 +350,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         item: "synchronised registers",
         cells: [
             &[NotShown(
-                "the ioctls of a VMM have no tracepoint of KVM: their time is in user space, and what of it they take is not told",
+                "no tracepoint of KVM shows a VMM's ioctls: their time is part of user space, and its share is unknown",
             )],
             &[NO_POLICY],
             &[shown(

@@ -13,8 +13,9 @@ use crate::report::{
     BreachRow, CoverageLine, EventKindsRow, ExitFigures, Report, SelectionRow, SignRow, StayStatsRow, SubjectRow,
     TimelineRows, TraceRow,
 };
+pub use crate::sections::VCPU_ROWS;
 pub use crate::sections::{Page, PageSection, Sentence, Table, TableColumn, column, length, plain};
-pub(crate) use crate::sections::{VCPU_ROWS, and_more, heaviest, more_in_json};
+pub(crate) use crate::sections::{and_more, heaviest, more_in_json};
 use crate::steal_takers::StealTakerRow;
 use crate::yield_page::{yield_sections, yield_summary};
 use exitscope_analysis::record_commands::Missed;
@@ -32,7 +33,8 @@ const VECTORS: usize = 16;
 pub(crate) const ABOUT: [Dimension; 5] =
     [Dimension::Port, Dimension::Mmio, Dimension::Msr, Dimension::Hypercall, Dimension::Cpuid];
 
-/// The page of a report, with at most `detail_rows` rows in each table of what exits were about; of vCPUs at least 32.
+/// The page of a report, with at most `detail_rows` rows in each table of what exits were about; tables of vCPUs may have [`VCPU_ROWS`]
+/// in any case.
 pub fn report_page(report: &Report, detail_rows: usize) -> Page {
     let mut sections = vec![head(report)];
     sections[0].sentences.extend(untold(report));

@@ -10,15 +10,15 @@ use serde::Serialize;
 pub struct PhaseRows {
     /// By reason and by whether they left the kernel (or Xen), most costly first; without reasons of which no exit is timed.
     pub rows: Vec<PhaseRow>,
-    /// All that left the kernel.
+    /// All exits together that user space handled (on Xen, the device model).
     pub in_user_space: PhaseRow,
-    /// All that did not.
+    /// All exits together that the kernel (or Xen) handled alone.
     pub in_kernel: PhaseRow,
-    /// What would take steps away.
+    /// Changes that would avoid phases of these exits.
     pub removable: Vec<RemovableRow>,
     /// Whether the host is Xen.
     pub xen: bool,
-    /// Cycles of the processor in a second, if somebody said.
+    /// Cycles of the processor per second, as `--tsc-hz` gives it; absent without it.
     pub cycles_per_s: Option<u64>,
 }
 
@@ -29,13 +29,13 @@ pub struct PhaseRow {
     pub reason: Option<String>,
     /// Whether they left the kernel, or Xen.
     pub in_user_space: bool,
-    /// Exits.
+    /// Number of exits.
     pub exits: u64,
     /// Exits of which both ends were seen.
     pub timed: u64,
     /// Until the first event of the handler; of exits without one, the time is in `handler_ns`.
     pub to_handler_ns: u64,
-    /// In the kernel's handler.
+    /// Time in the kernel's (or Xen's) handler.
     pub handler_ns: u64,
     /// From where KVM puts the guest's floating-point state aside until the system call returns; without events of system
     /// calls only until kvm_userspace_exit.
@@ -66,7 +66,7 @@ pub struct PhaseRow {
     pub syscall_ns: u64,
     /// Of these, ioctls that read or write registers.
     pub register_ioctls: u64,
-    /// Time in those.
+    /// Time in these ioctls, a part of `syscall_ns`.
     pub register_ioctl_ns: u64,
 }
 
@@ -81,9 +81,9 @@ pub struct RemovableRow {
     pub avoidable_ns: Option<u64>,
     /// The same in cycles of the processor, for each of those exits; absent if nobody said how many make a second.
     pub avoidable_cycles_per_exit: Option<u64>,
-    /// How that was found out: `counted` in this recording.
+    /// How `avoidable_ns` was got: `counted` in this recording.
     pub method: &'static str,
-    /// By which rule.
+    /// The rule by which these exits were chosen, in words.
     pub rule: &'static str,
 }
 
@@ -191,7 +191,7 @@ fn removable(facts: &Facts, outside: &PhaseStats, arch: &str) -> Vec<RemovableRo
             avoidable_ns: calls_seen.then_some(outside.in_register_calls),
             avoidable_cycles_per_exit: None,
             method: COUNTED,
-            rule: "time in ioctls that read or write registers, which a page shared with user space (KVM_CAP_SYNC_REGS) replaces",
+            rule: "time in ioctls that read or write registers, which a page shared with user space (KVM_CAP_SYNC_REGS) would replace",
         });
     }
     if outside.stats.timed > 0 {

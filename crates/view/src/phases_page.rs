@@ -11,10 +11,9 @@ const MOST: usize = 16;
 
 /// Which steps of KVM's own are in which phase: vcpu_enter_guest() and vcpu_run() of arch/x86/kvm/x86.c; kvm_exit and
 /// kvm_entry are in the vendor's vcpu_run() within. Linux 5.17 and later.
-const HELD_ON_X86: &str = "of KVM's own steps, to handler holds that interrupts are let in, the accounting of the guest's time and \
-                           the lock of memory slots (SRCU); in handler, or re-entry of exits to user space, holds that requests, \
-                           signals and other work are looked for, interrupts off and accounting again; handler fastpath has none of \
-                           these";
+const HELD_ON_X86: &str = "steps of KVM within these phases: to handler has the enabling of interrupts, the accounting of guest time and \
+                           the lock of memory slots (SRCU); in handler (for exits to user space, re-entry) has the checks for requests, \
+                           signals and other work, the disabling of interrupts, and accounting again; handler fastpath has none of these";
 
 /// The page `--view phases`.
 pub(crate) fn phases_sections(report: &Report) -> Vec<PageSection> {

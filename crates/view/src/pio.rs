@@ -31,37 +31,37 @@ pub struct PioRows {
 /// Accesses of one kind, all together.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct PioSum {
-    /// Accesses.
+    /// Exits for accesses of this kind.
     pub exits: u64,
     /// Accesses whose data are in a register, so that what the exit says is enough to serve them (Xen's quick path).
     pub non_string: u64,
     /// Accesses whose data are in memory (INS, OUTS), so that the instruction has to be emulated.
     pub string: u64,
-    /// Accesses served outside the kernel.
+    /// Accesses that user space served (on Xen, the device model).
     pub user_space_exits: u64,
-    /// What these cost.
+    /// What these cost: kernel plus user space.
     pub user_space_cost_ns: u64,
     /// What a read typically takes that the kernel serves, the median; absent if there is none. Where there is no read, a
     /// write.
     pub read_in_kernel_ns: Option<u64>,
-    /// The same of a write.
+    /// The median of writes that the kernel serves; absent if there is none. Where there is no write, that of reads.
     pub write_in_kernel_ns: Option<u64>,
 }
 
 /// Accesses to one port or page in one direction, served by the same.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PioRow {
-    /// `port` or `mmio`.
+    /// `port`, or `mmio` for a page of emulated memory.
     pub subject_kind: &'static str,
     /// The port, or the first address of the 4 KiB page.
     pub subject_key: u64,
     /// What it is called, where it has a name.
     pub subject_name: Option<SubjectName>,
-    /// `in`, `out`, `read`, `write`.
+    /// `in` or `out` of a port, `read` or `write` of memory; absent if the recording does not show it.
     pub direction: Option<&'static str>,
-    /// Whether somebody outside the kernel served them.
+    /// Whether user space served them (on Xen, the device model).
     pub in_user_space: bool,
-    /// Accesses.
+    /// Exits for accesses of this kind.
     pub exits: u64,
     /// Whether their data are in memory (INS, OUTS).
     pub string: bool,
@@ -79,9 +79,9 @@ pub struct PioRow {
     pub to_completion: DurationStatsRow,
     /// Time in the kernel, all accesses together.
     pub kernel_ns: u64,
-    /// Time outside.
+    /// Time in user space (on Xen, at the device model), all accesses together.
     pub user_space_ns: u64,
-    /// Runnable, without a CPU.
+    /// Steal during these accesses, all together: runnable, without a CPU.
     pub steal_ns: u64,
     /// The lowest and the highest address that was accessed; of a port, the port.
     pub address_range: Option<[u64; 2]>,

@@ -13,13 +13,13 @@ use serde_json::Value;
 pub struct Replay {
     /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
     pub schema: &'static str,
-    /// What was read.
+    /// The recording that was read.
     pub trace: TraceRow,
     /// What was seen and not used.
     pub coverage: Vec<CoverageLine>,
-    /// What was looked at.
+    /// The selection of the recording that was replayed.
     pub selection: SelectionRow,
-    /// Whose settings were varied.
+    /// The policy whose settings were varied, such as `host_halt_poll`.
     pub policy: &'static str,
     /// What the policy was run over, in a sentence.
     pub over: String,
@@ -27,7 +27,7 @@ pub struct Replay {
     pub in_force: Vec<KnobValueRow>,
     /// How many of the kernel's own decisions the policy makes as well, under the settings in force.
     pub decisions: Option<DecisionsRow>,
-    /// What was varied.
+    /// The knobs that were varied, and their values.
     pub vary: Vec<AxisRow>,
     /// The figures of each row.
     pub figures: Vec<FigureRow>,
@@ -42,7 +42,7 @@ pub struct Replay {
 /// A setting.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct KnobValueRow {
-    /// The knob.
+    /// The name of the knob.
     pub knob: &'static str,
     /// Its value, in the kernel's spelling.
     pub value: String,
@@ -51,26 +51,26 @@ pub struct KnobValueRow {
 /// The kernel's decisions, and ours.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct DecisionsRow {
-    /// Decisions that the recording tells: to change something or to leave it.
+    /// Decisions of the kernel that the recording shows: to change a value, or to leave it.
     pub known: u64,
-    /// Those that come out the same, value by value.
+    /// Those of `known` at which the replay decides the same, value by value.
     pub same: u64,
-    /// Changes among them.
+    /// Those of `known` that changed a value.
     pub changes: u64,
-    /// Changes that come out the same.
+    /// Those of `changes` at which the replay changes to the same value.
     pub same_changes: u64,
 }
 
 /// A figure.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct FigureRow {
-    /// Its name.
+    /// The name of the figure.
     pub name: &'static str,
-    /// Its unit.
+    /// The unit in which rows have it.
     pub unit: FigureUnit,
     /// Whether more of it is better.
     pub higher_is_better: bool,
-    /// What it is.
+    /// What the figure means, in words.
     pub description: &'static str,
     /// Columns of higher rank leave first where a terminal is too narrow.
     #[serde(skip)]

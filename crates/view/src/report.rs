@@ -35,13 +35,13 @@ use std::fmt;
 pub struct Report {
     /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
     pub schema: &'static str,
-    /// What was read.
+    /// The recordings that were read.
     pub traces: Vec<TraceRow>,
     /// What was seen, and what was seen and not used.
     pub coverage: Coverage,
-    /// What the traces tell at all.
+    /// Which kinds of events the recordings have.
     pub event_kinds: EventKindsRow,
-    /// What it comes to.
+    /// Where the time goes, in a sentence, and how sure that is.
     pub verdict: VerdictRow,
     /// What takes more than 5 % of the cost of all exits, or 1 % of the vCPUs' time, of all VMs together: reason and subject, costliest
     /// first; and what rules say of it, if any looked at the recording.
@@ -107,9 +107,9 @@ pub struct Report {
 /// A trace that was read.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct TraceRow {
-    /// The file.
+    /// The file, as it was given; `-` is standard input.
     pub name: String,
-    /// Its format.
+    /// The format of the file, such as `perf.data`.
     pub format: String,
     /// Machine architecture, as `uname -m` says it; where the trace does not say it, what that begins with, as the exits show;
     /// empty if unknown.
@@ -129,20 +129,20 @@ pub struct TraceRow {
     pub cpus: u32,
     /// What was in force on the machine, and what the recorder says of itself; empty unless the recorder says.
     pub settings: Vec<HostSettingRow>,
-    /// The first event.
+    /// The moment of the first event, in nanoseconds on the trace's clock.
     pub first_ns: u64,
-    /// The last event.
+    /// The moment of the last event, in nanoseconds on the trace's clock.
     pub last_ns: u64,
-    /// Events read.
+    /// Number of events that were read.
     pub events: u64,
 }
 
 /// Which exits were looked at; an empty list or an absent field leaves nothing out.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SelectionRow {
-    /// Process ids of VMs.
+    /// The process ids of the VMs (`--vm`); on Xen their domains' numbers.
     pub vms: Vec<u32>,
-    /// vCPU numbers.
+    /// The numbers of the vCPUs (`--vcpu`).
     pub vcpus: Vec<u32>,
     /// Exit reasons, as they were given.
     pub reasons: Vec<String>,
@@ -173,9 +173,9 @@ pub enum MomentSpecRow {
 /// What was seen, and what was seen and not used.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Coverage {
-    /// Events read.
+    /// Number of events that were read.
     pub events: u64,
-    /// Exits made of them.
+    /// Number of exits that these events make up.
     pub exits: u64,
     /// Exits of which both ends were seen, so that they have a length.
     pub timed_exits: u64,
@@ -261,12 +261,12 @@ pub struct VcpuRow {
     pub who: WhoRow,
     /// From its first entry or exit to the last event that tells of it.
     pub span_ns: u64,
-    /// Its parts.
+    /// The parts of this time.
     #[serde(flatten)]
     pub times: VcpuTimes,
     /// What its exits cost: kernel and user space; null if no exit of the recording has a length.
     pub cost_ns: Option<u64>,
-    /// Exits.
+    /// Number of its exits.
     pub exits: u64,
 }
 
@@ -277,19 +277,19 @@ pub struct RunStatesRow {
     /// The vCPU.
     #[serde(flatten)]
     pub who: WhoRow,
-    /// It ran.
+    /// Running on a physical CPU.
     pub running: StayStatsRow,
-    /// It had been blocked or offline, and waited for a physical CPU.
+    /// Runnable after it had been blocked or offline: waiting for a physical CPU.
     pub woken: StayStatsRow,
-    /// It was preempted, and waited for a physical CPU.
+    /// Preempted: runnable, waiting for a physical CPU.
     pub preempted: StayStatsRow,
-    /// It was blocked, as a guest is that halted.
+    /// Blocked, as when its guest has halted.
     pub blocked: StayStatsRow,
-    /// It waited for the device model, or was paused and nothing says so.
+    /// Offline: waiting for the device model, or paused without a record that shows it.
     pub offline: StayStatsRow,
-    /// It was paused, as a record of the scheduler says.
+    /// Paused, as a record of the scheduler shows.
     pub paused: StayStatsRow,
-    /// Nobody knows, because records were lost or contradict one another.
+    /// Unknown: records were lost, or contradict one another.
     pub unknown: StayStatsRow,
 }
 
@@ -298,14 +298,14 @@ pub struct RunStatesRow {
 pub struct StayStatsRow {
     /// Number of stays.
     pub count: u64,
-    /// How long in all.
+    /// Time in this state, all stays together, in nanoseconds.
     pub ns: u64,
 }
 
 /// The figures of a group of exits.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct ExitFigures {
-    /// Exits.
+    /// Number of exits.
     pub count: u64,
     /// Exits of which both ends were seen; all times are of these alone.
     pub timed: u64,
@@ -317,12 +317,12 @@ pub struct ExitFigures {
     pub cost_ns: Option<u64>,
     /// Share of the cost of all selected exits, 0 to 1.
     pub share_of_cost: Option<f64>,
-    /// Its parts.
+    /// The parts of this time.
     #[serde(flatten)]
     pub times: ExitSums,
     /// Shortest, from exit to entry; without exits whose two timestamps are equal.
     pub min_ns: Option<u64>,
-    /// Mean.
+    /// Mean, from exit to entry.
     pub mean_ns: Option<u64>,
     /// Median; exact of up to 32, else to within 1/32 of its value, as all percentiles.
     pub p50_ns: Option<u64>,
@@ -332,7 +332,7 @@ pub struct ExitFigures {
     pub p99_ns: Option<u64>,
     /// 99.9th percentile.
     pub p999_ns: Option<u64>,
-    /// Longest.
+    /// Longest, from exit to entry.
     pub max_ns: Option<u64>,
     /// Share that user space, or Xen's device model, answered, 0 to 1.
     pub user_space_share: f64,
@@ -430,12 +430,12 @@ pub struct SubjectRow {
 /// Interrupts injected with one vector.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct InjectedRow {
-    /// The vector.
+    /// The interrupt's vector, as the guest sees it.
     pub vector: u32,
     /// What it is called, where somebody said which Linux the guests are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<SubjectName>,
-    /// How often.
+    /// How often an interrupt with this vector was injected.
     pub count: u64,
 }
 
@@ -445,11 +445,11 @@ pub struct SignRow {
     /// The process in whose threads they were: the VMM, or a thread of the kernel (khugepaged, ksmd, kswapd), which does not say
     /// whose memory it worked on. Absent if the trace does not say.
     pub process: Option<u32>,
-    /// Its name.
+    /// The name of that process; absent if the recording has none.
     pub process_name: Option<String>,
     /// The tracepoint.
     pub event: &'static str,
-    /// What it shows.
+    /// What the event shows of KVM, in words.
     pub what: String,
     /// Number of events.
     pub count: u64,
@@ -470,7 +470,7 @@ impl SignRow {
 /// One of the slowest exits.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SlowExitRow {
-    /// When it left its guest.
+    /// When it left its guest, in nanoseconds on the trace's clock.
     pub at_ns: u64,
     /// The vCPU that left its guest.
     #[serde(flatten)]
@@ -479,9 +479,9 @@ pub struct SlowExitRow {
     pub cpu: u32,
     /// The exit reason.
     pub reason: String,
-    /// Where to.
+    /// Who finished the exit: the kernel, user space, the device model, …
     pub handler: String,
-    /// About what, for a person.
+    /// The subject of the exit, in words; absent if it has none.
     pub subject: Option<String>,
     /// What `detail` is about: `port`, `mmio`, `msr`, …
     pub subject_kind: Option<&'static str>,
@@ -493,7 +493,7 @@ pub struct SlowExitRow {
     pub direction: Option<&'static str>,
     /// From exit to entry, everything included.
     pub exit_time_ns: u64,
-    /// Its parts.
+    /// The parts of this time.
     #[serde(flatten)]
     pub times: ExitTimes,
 }
@@ -501,13 +501,13 @@ pub struct SlowExitRow {
 /// Exits over time.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TimelineRows {
-    /// Width of a bucket.
+    /// Width of each bucket, in nanoseconds.
     pub width_ns: u64,
-    /// Beginning of the first bucket.
+    /// Beginning of the first bucket, in nanoseconds on the trace's clock.
     pub first_ns: u64,
-    /// Exits, bucket by bucket.
+    /// Number of exits in each bucket.
     pub counts: Vec<u64>,
-    /// What they cost, bucket by bucket; null if no exit has a length.
+    /// What the exits of each bucket cost, in nanoseconds; null if no exit has a length.
     pub cost_ns: Option<Vec<u64>>,
 }
 
@@ -516,7 +516,7 @@ pub struct TimelineRows {
 pub struct BreachRow {
     /// As it was given to --fail-on.
     pub threshold: String,
-    /// What was found.
+    /// The value that was found, in words.
     pub found: String,
 }
 

@@ -92,7 +92,7 @@ fn goes_on(left_out: usize, how: &str) -> Option<String> {
 }
 
 /// vCPUs that a table of them shows, at least: all of most hosts.
-pub(crate) const VCPU_ROWS: usize = 32;
+pub const VCPU_ROWS: usize = 32;
 
 /// The `most` of these that weigh most, in the order in which they came, and how many are left out.
 pub(crate) fn heaviest<'a, T>(

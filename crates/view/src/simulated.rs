@@ -52,17 +52,17 @@ pub struct SimReport {
 pub struct ScenarioRow {
     /// Its file; `-` is standard input.
     pub file: String,
-    /// Its name.
+    /// The name that the file gives it.
     pub name: String,
-    /// What it stands for.
+    /// What the file says that it stands for.
     pub description: String,
     /// Values set on the command line, as they were given.
     pub set: Vec<String>,
-    /// The seed.
+    /// The seed of all random numbers: with the same one, a run is the same.
     pub seed: u64,
-    /// Simulated before measuring began.
+    /// Simulated time before measuring began.
     pub warmup_ns: u64,
-    /// Simulated and measured.
+    /// Simulated time that was measured.
     pub duration_ns: u64,
     /// `vmx`, `svm`, `powerpc` or `s390`.
     pub arch: &'static str,
@@ -72,18 +72,18 @@ pub struct ScenarioRow {
     pub cores: u32,
     /// Hardware threads of each core.
     pub threads: u32,
-    /// Virtual machines.
+    /// Number of VMs.
     pub vms: u64,
-    /// Their vCPUs, all together.
+    /// Number of vCPUs of all VMs together.
     pub vcpus: u64,
-    /// The cost model.
+    /// The cost model that the run took its costs from.
     pub costs: CostsRow,
 }
 
 /// A cost model, and how its numbers are known.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CostsRow {
-    /// Its name.
+    /// The name that the file gives it.
     pub name: String,
     /// Numbers printed in a publication.
     pub published: usize,
@@ -98,7 +98,7 @@ pub struct CostsRow {
 pub struct MetricRow {
     /// Its name, such as `web.exits.halt`.
     pub name: String,
-    /// Its value.
+    /// Its value, in `unit`.
     pub value: f64,
     /// What it is measured in.
     pub unit: FigureUnit,
@@ -110,9 +110,9 @@ pub struct SimulatedVm {
     /// Work done.
     #[serde(flatten)]
     pub work: WorkRow,
-    /// How many VMs.
+    /// Number of VMs of this description.
     pub copies: u32,
-    /// vCPUs of each.
+    /// Number of vCPUs of each of these VMs.
     pub vcpus: u32,
     /// Whether its kernel has spinlocks.
     pub locks: bool,
@@ -153,7 +153,7 @@ pub struct SimulatedVm {
 pub struct WorkRow {
     /// Whose: the name of a VM, a thread or a channel.
     pub name: String,
-    /// How much was done.
+    /// Pieces of work that were done while measuring.
     pub done: u64,
     /// The same for each second.
     pub throughput_per_s: f64,
@@ -164,11 +164,11 @@ pub struct WorkRow {
 /// Lengths.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LatencyRow {
-    /// How many there were.
+    /// Number of lengths.
     pub count: u64,
     /// Mean length.
     pub mean_ns: f64,
-    /// Median.
+    /// Median length, in nanoseconds.
     pub p50_ns: u64,
     /// 90th percentile.
     pub p90_ns: u64,
@@ -181,7 +181,7 @@ pub struct LatencyRow {
 pub struct ReasonRow {
     /// What the guest did, or what happened to it.
     pub reason: &'static str,
-    /// Exits.
+    /// Number of exits for this reason.
     pub count: u64,
     /// Exits a second.
     pub rate_per_s: f64,
@@ -190,7 +190,7 @@ pub struct ReasonRow {
 /// Polls.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PollsRow {
-    /// How many there were.
+    /// Number of polls.
     pub attempted: u64,
     /// How many of them ended because there was something to do.
     pub successful: u64,
@@ -201,22 +201,22 @@ pub struct PollsRow {
 pub struct YieldsRow {
     /// Diagnose X'44' on the fast path.
     pub fast: u64,
-    /// Without a target.
+    /// Yields without a target.
     pub undirected: u64,
-    /// To a target that was run.
+    /// Yields to a target that then ran.
     pub directed: u64,
-    /// That did nothing.
+    /// Yields that had no effect.
     pub ignored: u64,
 }
 
 /// Spinlocks.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LocksRow {
-    /// How often one was taken.
+    /// How often a lock was taken.
     pub taken: u64,
-    /// How often somebody else had it.
+    /// How often another vCPU held the lock when it was wanted.
     pub contended: u64,
-    /// How long those waited.
+    /// How long vCPUs waited for contended locks; absent if none did.
     pub wait: Option<LatencyRow>,
 }
 

@@ -18,23 +18,23 @@ pub struct StealTakerRow {
     /// (nobody), `others` (further threads than are told apart) or `unknown`.
     #[schemars(extend("enum" = TakerKind::ALL.map(TakerKind::name)))]
     pub taker: &'static str,
-    /// The other VM.
+    /// The process id of the other VM, or its Xen domain; absent of other takers than `other_vm`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub taker_vm: Option<u32>,
-    /// The name of its process.
+    /// The name of the other VM's process; absent if the recording has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub taker_vm_name: Option<String>,
-    /// What the thread was called when it left the CPU.
+    /// The thread's name, as it was when it left the CPU; absent if the recording has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its process, if it is one.
+    /// The process id of the thread, if all time of this row is of one process; else absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// Processes of this name.
+    /// Number of processes of this name that had these CPUs, as far as they are known.
     pub processes: usize,
-    /// Steal for that long; all rows of a VM come to its steal.
+    /// Steal of the VM during which this taker had the CPU, in nanoseconds; all rows of a VM add up to its steal.
     pub steal_ns: u64,
-    /// Of the VM's steal, 0 to 1.
+    /// `steal_ns` as a share of the VM's steal, 0 to 1.
     pub share: f64,
     /// For a person.
     #[serde(skip)]

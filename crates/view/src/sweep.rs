@@ -22,11 +22,11 @@ pub struct Sweep {
     pub verdict: Headline,
     /// What ran, before anything was varied. Its seed is that of the first replicate; each further one has the next.
     pub scenario: ScenarioRow,
-    /// Runs of each configuration.
+    /// Number of runs of each configuration, each with a seed of its own.
     pub replicates: u32,
     /// Confidence of the intervals, in per cent.
     pub confidence_percent: f64,
-    /// What was varied.
+    /// The keys that were varied, and their values.
     pub vary: Vec<AxisRow>,
     /// The figures; the first one decides which configuration is the best.
     pub metrics: Vec<SweepMetric>,
@@ -67,12 +67,12 @@ pub struct SweepRow {
     #[serde(flatten)]
     #[schemars(with = "std::collections::BTreeMap<String, Value>")]
     pub columns: NamedValues,
-    /// Runs made.
+    /// Number of runs of this configuration that were made.
     pub replicates: u32,
     /// Whether it is the best by the first figure, or its interval meets that of the best. None is where all tie, and where there
     /// are no intervals because each ran once.
     pub best: bool,
-    /// Whether no other is better in one of the figures and as good in all others, by their means.
+    /// Whether no other configuration is better in one of the figures and as good in all others, by their means.
     pub pareto: bool,
     /// Why it did not run to its end.
     pub error: Option<String>,

@@ -17,14 +17,14 @@ pub struct TrialReport {
     pub schema: Cow<'static, str>,
     /// When the trial began, as RFC 3339 writes it; empty of a dry run.
     pub began: String,
-    /// The host.
+    /// The name of the host.
     pub host: String,
     /// The files or threads that were set.
     pub places: Vec<String>,
     /// What the first metric is, in words; empty of trials of earlier versions.
     #[serde(default)]
     pub decided_by: String,
-    /// What was planned.
+    /// The plan of the trial.
     pub plan: TrialPlanRow,
     /// What was found; of a dry run, that nothing was measured.
     pub verdict: TrialVerdictRow,
@@ -54,7 +54,7 @@ pub struct TrialPlanRow {
     pub settle_ns: u64,
     /// Time that is measured of each turn.
     pub turn_ns: u64,
-    /// All turns together.
+    /// How long all turns take together, with settling.
     pub length_ns: u64,
     /// The chance of any false alarm, at most.
     pub alpha: f64,
@@ -73,9 +73,9 @@ pub struct TrialVerdictRow {
     pub end: Option<Cow<'static, str>>,
     /// The same in words, with what was beyond a limit, or why it was stopped.
     pub why: String,
-    /// Whole blocks.
+    /// Number of whole blocks.
     pub blocks: u64,
-    /// Turns that were measured.
+    /// Number of turns that were measured.
     pub turns: u64,
     /// How long they took, with settling.
     pub took_ns: u64,
@@ -105,14 +105,14 @@ pub struct BlockChangeRow {
     pub change_percent: Option<f64>,
     /// The lower bound of its interval.
     pub low_percent: Option<f64>,
-    /// The upper bound.
+    /// The upper bound of that interval.
     pub high_percent: Option<f64>,
 }
 
 /// A setting beside the one in force.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TriedSettingRow {
-    /// The setting.
+    /// The setting and its value, as `NAME=VALUE`.
     pub setting: String,
     /// `better`, `worse`, `no_difference` or `undecided`.
     #[schemars(extend("enum" = ["better", "worse", "no_difference", "undecided"]))]
@@ -128,7 +128,7 @@ pub struct TriedSettingRow {
 /// A metric under a setting.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TrialEffectRow {
-    /// The metric.
+    /// The name of the metric.
     pub metric: String,
     /// `ns`, `percent`, `per_second` or `number`.
     #[schemars(extend("enum" = ["ns", "percent", "per_second", "number"]))]
@@ -148,7 +148,7 @@ pub struct TrialEffectRow {
     pub change_percent: Option<f64>,
     /// The lower bound of its interval, which holds whenever one looks.
     pub low_percent: Option<f64>,
-    /// The upper bound.
+    /// The upper bound of that interval.
     pub high_percent: Option<f64>,
     /// What was predicted before the trial; absent if nothing was.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -160,11 +160,11 @@ pub struct TrialEffectRow {
 pub struct PredictionRow {
     /// With the setting in force, as recorded before the trial.
     pub in_force: f64,
-    /// With this setting.
+    /// The value that was predicted with this setting.
     pub with: f64,
     /// The lower bound of its 95 % confidence interval.
     pub low: f64,
-    /// The upper bound.
+    /// The upper bound of that interval.
     pub high: f64,
     /// What became of it: `held` if the mean is within its interval; `more` or `less` if the interval of what was measured is
     /// beyond it; `perhaps_more` or `perhaps_less` if only the mean is. Absent of trials of earlier versions.
@@ -176,16 +176,16 @@ pub struct PredictionRow {
 /// The recording from which was predicted.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PredictedFromRow {
-    /// Its length.
+    /// The length of the recording, in nanoseconds.
     pub length_ns: u64,
-    /// Halts in it.
+    /// Number of halts in the recording.
     pub halts: u64,
 }
 
 /// Exits for a reason in the turns of each setting.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TrialCauseRow {
-    /// The reason.
+    /// The exit reason.
     pub reason: String,
     /// By setting, in the plan's order.
     pub settings: Vec<CauseRateRow>,

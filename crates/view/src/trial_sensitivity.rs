@@ -27,7 +27,7 @@ pub struct SensitivityRow {
     pub percent_per_100ns: Option<f64>,
     /// The lower bound of its interval, which holds whenever one looks.
     pub low_percent: Option<f64>,
-    /// The upper bound.
+    /// The upper bound of that interval.
     pub high_percent: Option<f64>,
     /// What was found, in words; empty where nothing was begun, and of trials of earlier versions.
     #[serde(default)]
@@ -36,7 +36,7 @@ pub struct SensitivityRow {
     pub exits_per_s: Option<f64>,
     /// How often the program did not run, as another one was at work on the CPU; 0 on kernels that do not count it.
     pub missed: u64,
-    /// The delays, 0 first.
+    /// What was measured with each delay, that of 0 first.
     pub levels: Vec<DelayLevelRow>,
 }
 

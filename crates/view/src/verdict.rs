@@ -43,9 +43,9 @@ pub struct BestChangeRow {
     pub advice: usize,
     /// For whom it is: `VM qemu-system-x86 121`, or `the host`.
     pub scope: String,
-    /// What to change.
+    /// The change, in a sentence.
     pub change: String,
-    /// What it wins.
+    /// The expected gain, in words.
     pub gain: String,
 }
 

@@ -14,7 +14,7 @@ use serde::Serialize;
 pub struct YieldRows {
     /// All yields of vCPUs that wait for somebody (not KVM_HC_KICK_CPU and H_PROD, which wake).
     pub all: YieldRow,
-    /// By vCPU and call.
+    /// The same by vCPU and call, most yields first.
     pub vcpus: Vec<YieldRow>,
     /// Yields that name a vCPU, by vCPU and call.
     pub targets: Vec<TargetRow>,
@@ -22,7 +22,7 @@ pub struct YieldRows {
     pub other_targets: u64,
     /// vCPUs that lost their CPU though they wanted to run.
     pub preempted: Vec<PreemptedRow>,
-    /// All of them together.
+    /// The sums over all preempted vCPUs.
     pub all_preempted: PreemptedRow,
     /// Those preemptions during which siblings waited longest, longest first.
     pub longest: Vec<PreemptionRow>,
@@ -35,14 +35,14 @@ pub struct YieldRows {
 /// Yields of one vCPU by one call, or of all.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct YieldRow {
-    /// Whose; nobody's fields for all together.
+    /// The vCPU; its fields are absent in a row of all vCPUs together.
     #[serde(flatten)]
     pub who: WhoRow,
     /// What it said: `PAUSE`, `WFE`, `X'44'`, `X'9C'`, `KVM_HC_SCHED_YIELD`, `H_CONFER`, `SCHEDOP_yield`, …; absent of all.
     pub call: Option<&'static str>,
     /// Whether who calls so waits for somebody; else it wakes one that waited for it.
     pub waits: bool,
-    /// Yields.
+    /// Number of yields.
     pub count: u64,
     /// Yields whose exit before was a yield as well.
     pub repeated: u64,
@@ -71,40 +71,40 @@ pub struct YieldRow {
 /// Yields to one vCPU.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TargetRow {
-    /// Who was named.
+    /// The vCPU that was named.
     #[serde(flatten)]
     pub who: WhoRow,
-    /// By which call.
+    /// The call that named it, as in `vcpus`.
     pub call: &'static str,
-    /// Yields.
+    /// Number of yields.
     pub count: u64,
-    /// It ran already.
+    /// Yields at which it was on a CPU already.
     pub running: u64,
-    /// It had lost its CPU and waited for one.
+    /// Yields at which it was preempted: runnable, without a CPU.
     pub preempted: u64,
-    /// It was woken and waited for a CPU.
+    /// Yields at which it had been woken, and waited for a CPU.
     pub runnable: u64,
-    /// It had nothing to do.
+    /// Yields at which it was halted.
     pub halted: u64,
-    /// Nobody knows.
+    /// Yields at which the recording does not show what it did.
     pub unknown: u64,
 }
 
 /// How one vCPU lost its CPU though it wanted to run.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PreemptedRow {
-    /// Whose; nobody's fields for all together.
+    /// The vCPU; its fields are absent in a row of all vCPUs together.
     #[serde(flatten)]
     pub who: WhoRow,
-    /// How often.
+    /// How often it was preempted.
     pub preemptions: u64,
-    /// From there until it ran again.
+    /// Time from each preemption until it ran again.
     pub steal: DurationStatsRow,
     /// Preemptions during which siblings yielded.
     pub with_sibling_yields: u64,
-    /// Yields of siblings meanwhile.
+    /// Yields of its siblings while it was preempted.
     pub yields: u64,
-    /// From the first of these until the vCPU ran.
+    /// Time from the first of these yields of each preemption until the vCPU ran.
     pub sibling_wait: DurationStatsRow,
 }
 
@@ -114,13 +114,13 @@ pub struct PreemptionRow {
     /// The vCPU that was preempted.
     #[serde(flatten)]
     pub who: WhoRow,
-    /// When the vCPU lost its CPU.
+    /// When it was preempted, in nanoseconds on the trace's clock.
     pub at_ns: u64,
-    /// When a sibling first yielded.
+    /// When a sibling first yielded, in nanoseconds on the trace's clock.
     pub first_yield_ns: u64,
-    /// When the vCPU ran again.
+    /// When it ran again, in nanoseconds on the trace's clock.
     pub ran_ns: u64,
-    /// Yields of siblings meanwhile.
+    /// Yields of its siblings while it was preempted.
     pub yields: u32,
 }
 
@@ -129,13 +129,13 @@ pub struct PreemptionRow {
 pub struct PleWindowRow {
     /// The VM's process id; absent if the trace does not say.
     pub vm: Option<u32>,
-    /// How often one grew.
+    /// How often the window of a vCPU grew.
     pub grown: u64,
-    /// How often one shrank.
+    /// How often the window of a vCPU shrank.
     pub shrunk: u64,
-    /// The smallest.
+    /// The smallest window that a change had or left: cycles on VMX, PAUSEs on SVM.
     pub min: u32,
-    /// The largest.
+    /// The largest window that a change had or left: cycles on VMX, PAUSEs on SVM.
     pub max: u32,
 }
 

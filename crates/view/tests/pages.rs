@@ -2,8 +2,8 @@
 
 use exitscope_analysis::{Dimension, Facts, FactsOptions, Selection};
 use exitscope_model::{
-    Assembler, CodeList, Event, EventKind, ExitCode, Ledger, NameId, PortAccessForm, Subject, SubjectKind, SubjectWord,
-    TraceInfo,
+    ApicvChange, Assembler, BesideRow, CodeList, Event, EventKind, ExitCode, Ledger, NameId, PortAccessForm, Subject,
+    SubjectKind, SubjectWord, TraceInfo,
 };
 use exitscope_policy::vcore::H_DOORBELL;
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
@@ -118,6 +118,40 @@ fn powerpc() -> Recording {
     all
 }
 
+/// An AMD host: 40 times vCPU 0 ends an interrupt and halts; in the middle 20 the PIT inhibits AVIC, and the end is an exit. vCPU 1 sends 3
+/// interrupts, an exit each.
+fn avic() -> Recording {
+    const PIT_REINJ: u8 = 9;
+    let [msr, ipi, hlt] = [0x7c, 0x401, 0x78].map(|code| ExitCode::new(CodeList::Svm, code));
+    let change = |set, inhibits| {
+        EventKind::ApicvChange(ApicvChange { reason: PIT_REINJ, set, inhibits: u64::from(inhibits) << PIT_REINJ })
+    };
+    let end =
+        Subject { kind: SubjectKind::Msr, write: true, form: PortAccessForm::Unknown, size: 8, key: 0x80b, value: 0 };
+    let mut all = Recording::default();
+    all.after(0, 0, EventKind::Enter);
+    all.after(0, 1, EventKind::Enter);
+    for number in 0..40 {
+        match number {
+            10 => all.after(US, 0, change(true, true)),
+            30 => all.after(US, 0, change(false, false)),
+            _ => {}
+        }
+        if (10..30).contains(&number) {
+            all.exit(0, msr);
+            all.after(US, 0, EventKind::Detail(end));
+            all.after(US, 0, EventKind::Enter);
+        }
+        if number % 15 == 0 {
+            all.exit(1, ipi);
+            all.after(3 * US, 1, EventKind::Enter);
+        }
+        all.exit(0, hlt);
+        all.after(850 * US, 0, EventKind::Enter);
+    }
+    all
+}
+
 /// The report of a recording.
 fn report(recording: &Recording, arch: &str) -> Report {
     let comms = [(1, "guest".to_string())].into_iter().collect();
@@ -139,6 +173,11 @@ fn report_of(recording: &Recording, info: TraceInfo) -> Report {
         assembler.yields().iter().for_each(|of| _ = facts.absorb_yield(of));
         assembler.preemptions().iter().for_each(|of| _ = facts.absorb_preemption(of));
         assembler.queue_stays().iter().for_each(|stay| facts.absorb_queue_stay(stay));
+        for row in assembler.beside_rows() {
+            if let BesideRow::ApicvChange(of) = row {
+                facts.absorb_apicv_change(of);
+            }
+        }
     };
     facts.begin(first);
     assembler.push(events, &mut rows, &mut ledger);
@@ -189,6 +228,18 @@ fn pages_of_writes_halts_and_yields_are_as_they_were() {
     ] {
         check(name, &view_page(&report, view));
     }
+}
+
+#[test]
+fn a_page_of_what_inhibits_avic_is_as_it_was() {
+    let info = TraceInfo {
+        format: "events".into(),
+        arch: "x86_64".into(),
+        release: "6.8.0".into(),
+        comms: [(1, "guest".to_string())].into_iter().collect(),
+        ..TraceInfo::default()
+    };
+    check("interrupts", &view_page(&report_of(&avic(), info), MechanismView::Interrupts));
 }
 
 #[test]

@@ -87,29 +87,29 @@ const COUNTERS: &str = "performance counters";
 const RANDOM: &str = "random numbers by a call";
 
 /// HCR_TID3 of `arch/arm64/include/asm/kvm_arm.h`, `access_id_reg` of `arch/arm64/kvm/sys_regs.c`.
-const ID: &str = "KVM answers reads of ID registers itself, as it does not show all that the processor has: each is \
-    an exit. Kernels read them while CPUs come up, and programs get a copy of their kernel's; the vcpu_pc of the \
-    exits shows what goes on reading them";
+const ID: &str = "KVM emulates reads of ID registers, as it hides features of the processor from guests: each is an exit. \
+    Kernels read them while CPUs come up, and emulate them for programs from a copy; the vcpu_pc of the exits shows what reads \
+    them later";
 
 /// `access_gic_sgi` of `arch/arm64/kvm/sys_regs.c`: HCR_EL2.IMO traps it, with GICv4.1 too, which spares the receiver its exit.
 const SGI: &str = "each interrupt that the guest sends from one vCPU to another is an exit of its sender, whatever \
-    the GIC; fewer vCPUs and fewer wake-ups need fewer of them";
+    the GIC; with fewer vCPUs, or fewer wake-ups, the guest sends fewer";
 
 /// `access_arch_timer` of `arch/arm64/kvm/sys_regs.c`; CNTHCTL_EL2 in `arch/arm64/kvm/arch_timer.c`.
-const PHYSICAL_TIMER: &str = "the guest programs the physical timer, which KVM emulates where the host has no VHE or other reasons to \
-    trap it; the virtual one (CNTV), which Linux uses in a VM, needs no exit to be armed";
+const PHYSICAL_TIMER: &str = "the guest programs the physical timer, which KVM emulates where the host has no VHE, or traps it for another \
+    reason; the virtual timer (CNTV), which Linux uses in a VM, needs no exit to be armed";
 
 /// `timer_set_traps` of arch/arm64/kvm/arch_timer.c: CNTVCT and CNTV trap where CNTVOFF_EL2 cannot be used (an erratum), and for a nested
 /// guest.
-const VIRTUAL_TIMER: &str = "the guest programs its virtual timer, which needs no exit of a guest that is not nested, \
-    unless the processor has an erratum of its offset (has_broken_cntvoff): see `dmesg | grep -i cntvoff` on the \
-    host, and whether the VM has nested virtualisation";
+const VIRTUAL_TIMER: &str = "the guest programs its virtual timer, which needs an exit only of a nested guest, or where the processor's \
+    offset register has an erratum (has_broken_cntvoff): see `dmesg | grep -i cntvoff` on the host, and whether the VM has nested \
+    virtualisation";
 
 const PHYSICAL_COUNTER: &str = "physical counter";
 
 /// `kvm_arm_timer_read_sysreg` and `timer_set_traps` of arch/arm64/kvm/arch_timer.c, since Linux 6.4.
-const COUNTER: &str = "the guest reads the physical counter, which KVM emulates where it is to have an offset and the processor cannot add one \
-    (no ECV); the virtual one (CNTVCT), which Linux uses in a VM, needs no exit";
+const COUNTER: &str = "the guest reads the physical counter, which KVM emulates where the guest's counter has an offset and the processor cannot \
+    add it (no ECV); the virtual counter (CNTVCT), which Linux uses in a VM, needs no exit";
 
 /// `trap_debug_regs` and `trap_oslar_el1` of arch/arm64/kvm/sys_regs.c, `kvm_arm_setup_mdcr_el2` of arch/arm64/kvm/debug.c.
 const DEBUG: &str = "the guest uses debug registers: a debugger or perf's breakpoints in it, or its kernel when a CPU \

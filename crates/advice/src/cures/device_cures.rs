@@ -17,7 +17,7 @@ use Remedy::{Cure as C, Leave};
 /// `get_time_ref_counter` of arch/x86/kvm/hyperv.c, which Windows reads if it does not trust the reference TSC page, is the kernel's;
 /// the port has nothing but the time, and `clocksource_watchdog` of kernel/time/clocksource.c looks at it twice a second only.
 const CLOCK: Least = Least::InKernel(
-    "from what they take beyond exits that the kernel answers (a guest that does not trust its new clock reads an \
+    "from the time by which they exceed exits that the kernel answers (a guest that does not trust its new clock reads an \
      MSR) to all their time",
 );
 
@@ -25,21 +25,21 @@ const CLOCK: Least = Least::InKernel(
 /// the local APIC's timer is one exit instead.
 const HPET_READS: Least = Least::But(
     |key| if key.write { 3 } else { 0 },
-    "from the reads beyond two for each write (these look at the clock) to all their time",
+    "from the time of reads beyond two for each write (those read the clock) to all their time",
 );
 
 /// `serial8250_console_putchar` and `wait_for_xmitr` of drivers/tty/serial/8250/8250_port.c look whether the port is ready; the
 /// virtual console has no such register, and at worst a doorbell for each byte.
 const SERIAL_LOOKS: Least = Least::But(
     |key| u64::from(key.write),
-    "from the time of the reads (the other console has no status to look at) to all their time",
+    "from the time of the reads (a paravirtual console has no status register to poll) to all their time",
 );
 
 /// The register that starts an ATA command is the eighth; a virtio disk has one doorbell for each request at most (`virtqueue_kick`
 /// of drivers/virtio/virtio_ring.c).
 const IDE_REGISTERS: Least = Least::But(
     |key| u64::from(key.write && matches!(key.key, 0x177 | 0x1f7)),
-    "from all but one exit for each command (a virtio disk has at most one doorbell for each) to all their time",
+    "from the time of all but one exit for each command (a virtio disk needs at most one doorbell for each) to all their time",
 );
 
 /// On a condition that no recording tells.

@@ -27,24 +27,24 @@ pub(crate) static HOST_INTERRUPTS: Cure = Cure {
         by_hand(
             "which they are, where kvm_exit has no vector (on AMD's processors, and in text without intr_info): `perf record -a -e \
                 irq:irq_handler_entry -e 'irq_vectors:*' -- sleep 10`, or the columns of those CPUs in the host's \
-                /proc/interrupts, twice, some seconds apart; rows with numbers are devices, LOC is the timer, RES and CAL are asked for by other CPUs",
+                /proc/interrupts, twice, some seconds apart; rows with numbers are devices, LOC is the timer, RES and CAL are IPIs of other CPUs",
         ),
         by_hand(
-            "devices: /proc/irq/N/smp_affinity_list, or irqaffinity= on the host's command line; of devices that the VM itself \
-                has (VFIO), posted interrupts, for which the IOMMU remaps interrupts",
+            "devices: /proc/irq/N/smp_affinity_list, or irqaffinity= on the host's command line; for devices assigned to the VM (VFIO), \
+                posted interrupts, which need an IOMMU that remaps interrupts",
         ),
         by_hand(
-            "the timer: where each vCPU has a CPU of its own, nohz_full= and rcu_nocbs= on the host's command line stop its tick; \
-                but where VMX's preemption timer does not keep a guest's timers, as on AMD's processors, these are timers of the \
-                host, and stay",
+            "the timer: where each vCPU has a CPU of its own, nohz_full= and rcu_nocbs= on the host's command line stop the host's tick; \
+                timers of the guest stay where the host keeps them in timers of its own, as on AMD's processors, which have no \
+                preemption timer like VMX's",
         ),
-        by_hand("perf itself: if it samples cycles, its own interrupts are among them"),
+        by_hand("perf itself: if it samples cycles, its interrupts are among these"),
     ],
     xen: "",
     helps: CureCondition::Always,
     least: NOT_THE_VMS,
     acts: Acts::AtHost,
-    risk: "other CPUs take what these no longer take",
+    risk: "other CPUs take these interrupts instead",
     payer: "the CPUs that take the interrupts",
 };
 
@@ -127,7 +127,7 @@ pub(crate) static RESCHEDULE: Cure = Cure {
     ],
     least: MUST_COME,
     acts: Acts::ByLooking,
-    risk: "none by looking",
+    risk: "none: it only finds out what causes them",
     payer: NOBODY,
     ..HOST_INTERRUPTS
 };
@@ -165,7 +165,7 @@ pub(crate) static POSTED: Cure = Cure {
     ],
     least: MUST_COME,
     acts: Acts::ByLooking,
-    risk: "none by looking",
+    risk: "none: it only finds out what causes them",
     payer: NOBODY,
     ..HOST_INTERRUPTS
 };

@@ -254,10 +254,9 @@ static REFERENCE_TIME: Cure = Cure {
 /// Whose risk is its hardware's: `avic_hardware_setup` of arch/x86/kvm/svm/avic.c for erratum 1235, and there what it says of
 /// x2APIC without x2AVIC; AVIC_REQUIRED_APICV_INHIBITS, and `avic_vcpu_get_apicv_inhibit_reasons` for nested guests (since "KVM:
 /// x86: SVM: allow AVIC to co-exist with a nested guest running", 5.19).
-pub(crate) const OF_AVIC: &str = "AVIC is inhibited for a VM by several things (the PIT's reinjection, Hyper-V's AutoEOI, encrypted memory), by a \
-    nested guest only while it runs (since Linux 5.19; before, for guests with nested virtualisation), and its IPIs on family 17h \
-    since about 6.17 (erratum 1235); with x2AVIC (AMD from Zen 4 on) it serves guests in x2APIC mode, without it their registers \
-    still exit";
+pub(crate) const OF_AVIC: &str = "several things inhibit AVIC for a VM: the PIT's reinjection, Hyper-V's AutoEOI, encrypted memory, and nested \
+    guests (since Linux 5.19 only while they run). On family 17h KVM does not use its IPIs since about Linux 6.17 (erratum 1235). Without \
+    x2AVIC (AMD from Zen 4 on) registers of guests in x2APIC mode still exit";
 
 /// ipi_send_cpu and ipi_send_cpumask of include/trace/events/ipi.h, since 6.4; those of irq_vectors are the receiver's.
 const SENDERS: AdviceSetting = by_hand(
@@ -273,10 +272,10 @@ static IPI: Cure = Cure {
     switches: IPIV,
     settings: &[
         by_hand(
-            "with three vCPUs or more, where the processor cannot: kvm-pv-ipi (QEMU's -cpu host has it; libvirt: <pv-ipi \
-                state='on'/> in <features><kvm>) makes one hypercall of an interrupt that a Linux guest sends to several \
-                vCPUs, and kvm-pv-tlb-flush leaves vCPUs out of it that have no CPU; one to a single vCPU, as most wake-ups \
-                are, stays an exit. Where it can, kvm-pv-ipi=off: the hypercall leaves the guest, which the interrupts would not",
+            "where the processor cannot, and for three vCPUs or more: with kvm-pv-ipi (QEMU's -cpu host has it; libvirt: <pv-ipi \
+                state='on'/> in <features><kvm>) a Linux guest sends an interrupt to several vCPUs by one hypercall, and with \
+                kvm-pv-tlb-flush it leaves out vCPUs that have no CPU; an interrupt to a single vCPU, as most wake-ups are, stays an \
+                exit. Where the processor can: kvm-pv-ipi=off, as the hypercall is an exit and such interrupts are not",
         ),
         SENDERS,
     ],

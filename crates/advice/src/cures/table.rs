@@ -130,7 +130,7 @@ mod tests {
             // Linux, arch/x86/kvm/vmx/posted_intr.c, vmx_can_use_vtd_pi: irqchip_in_kernel.
             (Port, 0x40, "posted interrupts need an irqchip in the kernel", "posted interrupts and"),
             // Linux, arch/x86/kvm/svm/avic.c, avic_vcpu_get_apicv_inhibit_reasons: is_guest_mode(vcpu).
-            (Msr, 0x830, "by a nested guest only while it runs", "only while a nested guest runs"),
+            (Msr, 0x830, "since Linux 5.19 only while they run", "only while a nested guest runs"),
             // Linux, arch/x86/kvm/hyperv.c, stimer_expiration: a direct timer sends no message; stimer_set_config arms.
             (Msr, 0x4000_00b1, "ask for fewer timers", "direct state"),
             (Msr, 0x4000_0084, "direct state", "arming"),

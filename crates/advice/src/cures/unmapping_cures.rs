@@ -41,9 +41,9 @@ const RECLAIM: AdviceSetting = by_hand(
 
 /// `kvm_nx_huge_page_recovery_worker` of arch/x86/kvm/mmu/mmu.c.
 const NX_RECOVERY: AdviceSetting = by_hand(
-    "/sys/module/kvm/parameters/nx_huge_pages: where it is Y, a part (1/nx_huge_pages_recovery_ratio) of the pages \
-        that guests ran code from become large again each period, and are split at the next fetch; by default all do \
-        within about an hour, and waves that are closer together are something else",
+    "/sys/module/kvm/parameters/nx_huge_pages: where it is Y, KVM splits huge pages that guests run code from, and each period \
+        makes a part of them (1/nx_huge_pages_recovery_ratio) huge again, until the next fetch from them. By default it gets \
+        through all of them in about an hour: waves of faults that are closer together are something else",
 );
 
 const IF_NUMA: AdviceSetting = AdviceSetting::When { condition: SettingCondition::NumaBalancing, set: &NUMA };
@@ -72,14 +72,14 @@ pub(crate) static TAKEN_AWAY: Cure = Cure {
     least: LESS_OFTEN,
     acts: Acts::AtHost,
     risk: "what unmaps pages has its use: memory that several VMs share, or memory close to the CPU that uses it",
-    payer: "whoever gains by it",
+    payer: "whoever profits from what unmaps them",
 };
 
 /// Where the host changes mappings meanwhile: that a page had no fault before in the recording does not say that it was not there before.
 pub(crate) static PERHAPS_TAKEN: Cure = Cure {
-    change: "the host changes the VMM's mappings meanwhile (kvm_unmap_hva_range, of its MMU notifier), so pages that \
-        were mapped before the recording may have been unmapped; no thread does most of it: find out which do it \
-        before trying huge pages or preallocation",
+    change: "find out whether these pages fault because the host unmapped them, before trying huge pages or preallocation: the host \
+        changes the VMM's mappings meanwhile (kvm_unmap_hva_range, of KVM's MMU notifier), no thread does most of it, and pages may \
+        have been mapped before the recording",
     ..TAKEN_AWAY
 };
 
@@ -87,10 +87,9 @@ pub(crate) static PERHAPS_TAKEN: Cure = Cure {
 /// mm/migrate.c, at the fault; `wp_page_copy` of mm/memory.c is a write to a shared page; `try_to_free_pages` of mm/vmscan.c and
 /// `try_to_compact_pages` of mm/compaction.c are asked by who allocates.
 pub(crate) static BY_VCPUS: Cure = Cure {
-    change: "the host may have unmapped this memory, so that the guest faults it in again: the vCPU threads \
-        themselves change the mappings (kvm_unmap_hva_range, of its MMU notifier), as NUMA balancing, KSM's pages \
-        when they are written to, and a shortage of memory have them do; the recording does not tell these apart: \
-        find out which it is before trying huge pages or preallocation",
+    change: "find out whether these pages fault because the host unmapped them, before trying huge pages or preallocation: the vCPU \
+        threads themselves change mappings (kvm_unmap_hva_range, of KVM's MMU notifier). NUMA balancing, writes to pages that KSM merged, and a shortage of \
+        memory all do that in a vCPU's thread, and the recording does not tell them apart",
     settings: &[IF_NUMA, IF_KSM, RECLAIM],
     ..TAKEN_AWAY
 };
@@ -98,9 +97,9 @@ pub(crate) static BY_VCPUS: Cure = Cure {
 /// `task_numa_work` of kernel/sched/fair.c has `change_prot_numa` make up to numa_balancing_scan_size_mb (256) inaccessible at once, in the
 /// thread whose memory it is; what else the kernel does there by itself (migration, reclaim, copies on write) is of a folio at a time.
 pub(crate) static BY_NUMA_SCANS: Cure = Cure {
-    change: "the host may have made this memory inaccessible, for the guest to fault it in again: the vCPU threads themselves change \
-        mappings of 4 MiB and more at once (kvm_unmap_hva_range, of its MMU notifier), as scans of NUMA balancing do: see what it \
-        moves, before huge pages or preallocation",
+    change: "find out whether NUMA balancing causes these faults, before trying huge pages or preallocation: the vCPU threads \
+        themselves change mappings of 4 MiB and more at once (kvm_unmap_hva_range, of KVM's MMU notifier), as its scans do, and a guest \
+        faults again on what they made inaccessible",
     settings: &[IF_NUMA],
     risk: "without it, memory stays on the node where it is, also where the scheduler moves the vCPUs to another",
     ..TAKEN_AWAY
@@ -108,36 +107,34 @@ pub(crate) static BY_NUMA_SCANS: Cure = Cure {
 
 /// The same where NUMA balancing is off.
 pub(crate) static BY_VCPUS_WITHOUT_NUMA: Cure = Cure {
-    change: "the host may have unmapped this memory, so that the guest faults it in again: the vCPU threads \
-        themselves change the mappings (kvm_unmap_hva_range, of its MMU notifier), and NUMA balancing is off \
-        (kernel.numa_balancing=0); shared pages that are written to (KSM's) and a shortage of memory do so, too, and \
-        the recording does not tell these apart: find out which it is before trying huge pages or preallocation",
+    change: "find out whether these pages fault because the host unmapped them, before trying huge pages or preallocation: the vCPU \
+        threads themselves change mappings (kvm_unmap_hva_range, of KVM's MMU notifier), and NUMA balancing is off (kernel.numa_balancing=0). Writes to pages \
+        that KSM merged and a shortage of memory do that, too, and the recording does not tell them apart",
     settings: &[IF_KSM, RECLAIM],
     ..TAKEN_AWAY
 };
 
 /// Any thread of the process may get the turn of `task_numa_work`.
 pub(crate) static BY_VMM: Cure = Cure {
-    change: "the VMM may have unmapped this memory, so that the guest faults it in again: threads of its process that \
-        are no vCPUs change the mappings (kvm_unmap_hva_range), as a balloon, a migration or a snapshot has them do: \
-        find out which it is before trying huge pages or preallocation",
+    change: "find out whether these pages fault because the VMM unmapped them, before trying huge pages or preallocation: threads of \
+        its process that are no vCPUs change mappings (kvm_unmap_hva_range), as for a balloon, a migration or a snapshot",
     settings: &[VMM, IF_NUMA],
     ..TAKEN_AWAY
 };
 
 /// `collapse_huge_page` of mm/khugepaged.c takes what is mapped small away, and maps a huge page in its place.
 pub(crate) static BY_KHUGEPAGED: Cure = Cure {
-    change: "khugepaged makes huge pages of small ones (kvm_unmap_hva_range in its thread), and unmaps these from \
-        guests once for it: that ends when all memory is collapsed, unless something splits it again; memory that is \
-        huge from the beginning avoids it",
+    change: "back the guest's memory with huge pages from the beginning: khugepaged collapses small pages into huge ones \
+        (kvm_unmap_hva_range in its thread), and unmaps the small ones from the guest for that; it ends when all memory is \
+        collapsed, unless something splits it again",
     settings: &[COLLAPSE, libvirt("memoryBacking", "<hugepages/>")],
     ..TAKEN_AWAY
 };
 
 /// `write_protect_page` and `replace_page` of mm/ksm.c; a write to a merged page takes it away once more (`wp_page_copy`).
 pub(crate) static BY_KSM: Cure = Cure {
-    change: "ksmd merges equal pages (kvm_unmap_hva_range in its thread), and unmaps them from guests for it: have it \
-        leave this VM's memory alone",
+    change: "have ksmd leave this VM's memory alone: it merges equal pages (kvm_unmap_hva_range in its thread), and unmaps them from \
+        the guest for that",
     settings: &[KSM, qemu("-machine mem-merge=off"), libvirt("memoryBacking", "<nosharepages/>")],
     risk: "memory that is not merged is missing elsewhere: a host that counts on it may begin to swap",
     payer: "other users of the host's memory",
@@ -146,23 +143,26 @@ pub(crate) static BY_KSM: Cure = Cure {
 
 /// `mlock` keeps pages from `shrink_folio_list` of mm/vmscan.c: they are not evictable.
 pub(crate) static BY_RECLAIM: Cure = Cure {
-    change: "kswapd reclaims memory (kvm_unmap_hva_range in its thread), and unmaps pages from guests for it: the \
-        host is short of memory; run fewer or smaller VMs, or lock this one's memory",
+    change: "run fewer or smaller VMs, or lock this one's memory: the host is short of memory, and kswapd unmaps the guest's pages to \
+        reclaim them (kvm_unmap_hva_range in its thread)",
     settings: &[RECLAIM, libvirt("memoryBacking", "<locked/>"), qemu("-overcommit mem-lock=on")],
     risk: "locked memory is never reclaimed: the host has to find its memory elsewhere, or kills processes",
     payer: "other users of the host's memory",
     ..TAKEN_AWAY
 };
 
-/// `proactive_compact_node` of mm/compaction.c (Linux 5.9), by sysctl_compaction_proactiveness; 20 by default.
+/// `kcompactd` of mm/compaction.c: woken for an allocation it does `kcompactd_do_work`, which alone counts KCOMPACTD_WAKE; else
+/// `proactive_compact_node` (Linux 5.9), by sysctl_compaction_proactiveness, 20 by default. Both count KCOMPACTD_MIGRATE_SCANNED.
+pub(crate) const KCOMPACTD: AdviceSetting = by_hand(
+    "`grep compact_daemon /proc/vmstat`, twice: where compact_daemon_migrate_scanned grows and compact_daemon_wake does not, \
+        kcompactd compacts proactively, which `sysctl vm.compaction_proactiveness=0` ends; where compact_daemon_wake grows, it was \
+        woken for allocations of several pages in a row, which that setting does not change",
+);
 pub(crate) static BY_COMPACTION: Cure = Cure {
-    change: "kcompactd moves pages to make room for large ones (kvm_unmap_hva_range in its thread), and unmaps them \
-        from guests for it",
-    settings: &[by_hand(
-        "`grep compact_ /proc/vmstat`, twice: compact_daemon_wake and compact_daemon_migrate_scanned grow with it; \
-            `sysctl vm.compaction_proactiveness=0` leaves it to allocations that need it",
-    )],
-    risk: "huge pages are found less often",
-    payer: "who allocates huge pages",
+    change: "find out why kcompactd runs: it moves pages together, to make room for large ones, and unmaps the guest's pages for that \
+        (kvm_unmap_hva_range in its thread)",
+    settings: &[KCOMPACTD],
+    risk: "allocations of huge pages fail or wait more often",
+    payer: "whoever allocates huge pages",
     ..TAKEN_AWAY
 };

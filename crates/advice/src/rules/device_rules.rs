@@ -63,11 +63,12 @@ const STATUS_ALONE: Remedy = Remedy::Cure(&SERIAL_STATUS);
 const NO_PORT: Remedy = Remedy::Cure(&NO_SERIAL_PORT);
 
 /// Why nothing is to be set where the kernel takes the writes already: `virtio_queue_host_notifier_aio_poll_begin` of QEMU's
-/// hw/virtio/virtio.c, `vhost_disable_notify` of drivers/vhost/vhost.c, event_idx of `DEFINE_VIRTIO_COMMON_FEATURES` in QEMU's
-/// include/hw/virtio/virtio.h.
+/// hw/virtio/virtio.c; `vhost_disable_notify` of drivers/vhost/vhost.c, which sets VRING_USED_F_NO_NOTIFY, or with event_idx leaves
+/// avail_event where the driver has passed it, until `vhost_enable_notify` moves it; event_idx of `DEFINE_VIRTIO_COMMON_FEATURES` in
+/// QEMU's include/hw/virtio/virtio.h.
 const BY_IOEVENTFD: &str = "a doorbell that the kernel already takes by an ioeventfd (kvm_fast_mmio), as for virtio \
-    queues: each notification is one exit that does not go to user space; there are fewer if driver and device agree \
-    on it (event_idx, which QEMU offers by default), and none while the device's side polls the queue (an iothread's \
+    queues: each notification is one exit that does not go to user space. A driver sends fewer if it uses event_idx, \
+    which QEMU offers by default, and none while the device's side works through the queue (an iothread that polls by \
     poll-max-ns, a busy vhost worker)";
 
 /// Of an MSR that is in no table, nobody can say that the guest should ask for it less.
@@ -111,7 +112,7 @@ const ENTRIES: &[(CodeList, u64)] = &[(CodeList::Vmx, 20), (CodeList::Vmx, 24), 
 /// What is not judged of exits by what they are about.
 pub(crate) const GAPS: &[Gap] = &[
     Gap {
-        what: "which ports, MSRs, CPUID leaves and hypercalls guests ask for",
+        what: "which ports, MSRs, CPUID leaves and hypercalls guests use",
         lacks: Lacks::Events(&[Missed::Subjects]),
         missing: |of| {
             let input = of.selected;
@@ -182,7 +183,7 @@ impl VmSubjectExits {
         let cell = &self.all.stats;
         let beyond = cell.cost().0.saturating_sub(usual_cost(cell, input.facts.event_kinds.switches));
         if beyond.saturating_mul(MIN_ASLEEP_SHARE) > cell.cost().0 {
-            let what = "part of that time in long exits, which may be waiting for a CPU";
+            let what = "share of that time in long exits, which may be waiting for a CPU";
             self.more.push((Topic::Devices, what.to_string(), share(beyond, cell.cost().0)));
         }
     }
@@ -356,8 +357,8 @@ impl JudgedVm<'_> {
             _ => {}
         }
         for (part, what) in [
-            (ipis.halted, "part of the IPIs that went to a vCPU that had halted"),
-            (ipis.itself, "part of the IPIs that went to the vCPU that sent them"),
+            (ipis.halted, "share of the IPIs that went to a vCPU that had halted"),
+            (ipis.itself, "share of the IPIs that went to the vCPU that sent them"),
         ] {
             if part > 0 {
                 let share = CitedValue::Share(part as f64 / ipis.all() as f64);
@@ -534,7 +535,7 @@ impl JudgedVm<'_> {
             judgement.cite(
                 vm,
                 Topic::Devices,
-                format!("time of those exits, of the vCPUs' time: {name}"),
+                format!("time of those exits, as a share of the vCPUs' time: {name}"),
                 share(cell.cost().0, self.time.wall),
             ),
         ];
@@ -551,32 +552,34 @@ impl JudgedVm<'_> {
             facts.push(judgement.cite(
                 vm,
                 Topic::Devices,
-                format!("part of the exits for {name} that {whose} answers"),
+                format!("share of the exits for {name} that {whose} answers"),
                 share(cell.user_count, cell.count),
             ));
             if about.trip > 0 {
                 let left = if self.host.xen { "beginning to wait for the device model" } else { "leaving the kernel" };
-                let what = format!("part of the time of those exits from {left} until entering again: {name}");
+                let what = format!("share of the time of those exits from {left} to the next entry: {name}");
                 facts.push(judgement.cite(vm, Topic::Phases, what, share(about.trip, cell.cost().0)));
             }
             if about.asleep.saturating_mul(MIN_ASLEEP_SHARE) > about.trip {
-                let what =
-                    format!("part of that in which the vCPU's thread sleeps, as for a lock of all devices: {name}");
+                let what = format!(
+                    "share of that time in which the vCPU's thread sleeps, as while another thread holds the VMM's lock: {name}"
+                );
                 facts.push(judgement.cite(vm, Topic::Phases, what, share(about.asleep, about.trip)));
             }
         }
         if about.strings > 0 {
-            let what = format!("part of the exits for {name} whose data are in memory (INS, OUTS)");
+            let what = format!("share of the exits for {name} whose data are in memory (INS, OUTS)");
             facts.push(judgement.cite(vm, Topic::Devices, what, share(about.strings, cell.count)));
         }
         let steal = cell.part(TimePart::Steal).0;
         if steal.saturating_mul(MIN_COST_SHARE) >= self.time.wall {
-            let what = format!("steal during those exits, which is not in that time, of the vCPUs' time: {name}");
+            let what = format!("steal during those exits (not in their time), as a share of the vCPUs' time: {name}");
             facts.push(judgement.cite(vm, Topic::Timeline, what, share(steal, self.time.wall)));
         }
         if account.forces > 0 {
-            let what =
-                format!("time that other vCPUs lost because these exits forced them out, of the vCPUs' time: {name}");
+            let what = format!(
+                "time that other vCPUs lost because these exits forced them out, as a share of the vCPUs' time: {name}"
+            );
             facts.push(judgement.cite(vm, Topic::Gangs, what, share(account.forces, self.time.wall)));
         }
         for (topic, what, figure) in &account.more {
@@ -594,7 +597,7 @@ impl JudgedVm<'_> {
         let cpus = self.input.busy(vm, self.time.guest.saturating_add(self.time.cost));
         let halted = share(self.time.in_halts, self.time.wall);
         [
-            judgement.cite(vm, Topic::Timeline, "part of its time that it is halted", halted),
+            judgement.cite(vm, Topic::Timeline, "share of its time that it is halted", halted),
             judgement.cite(vm, Topic::Timeline, "CPUs that it keeps busy nevertheless", CitedValue::Cpus(cpus)),
         ]
     }
@@ -825,7 +828,7 @@ impl JudgedVm<'_> {
                 "at once for what is written on the host; what is on its command line when it is booted",
                 "restore the old values, and remove what was added to its command line",
             ),
-            Acts::ByLooking => ("when what is found is ended", "nothing is changed by looking"),
+            Acts::ByLooking => ("once the cause is found and ended", "nothing to undo: by itself it changes nothing"),
             Acts::AtStart => ("at the next VM start", "remove the settings and restart the VM"),
         };
         let gain = Gain {
@@ -881,8 +884,8 @@ const UNTIMED: &str = "none of these exits is timed";
 
 /// What ranges go by.
 const MEDIANS: &str = "from their time with long exits cut to the median, to all their time";
-const BEYOND: &str = "from their way out of the kernel and back, with long exits cut to the median, to all their time";
-const IN_KERNEL: &str = "what they take beyond accesses that the kernel serves in this recording: from their time \
+const BEYOND: &str = "from the time outside the kernel and on the way out and back, with long exits cut to the median, to all their time";
+const IN_KERNEL: &str = "the time by which they exceed accesses that the kernel serves in this recording: from their time \
     with long exits cut to the median, to all their time";
 
 /// What an advice is about, as far as facts and words go.

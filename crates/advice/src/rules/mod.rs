@@ -61,7 +61,7 @@ pub(crate) struct RuleRow {
 pub(crate) const RULES: &[RuleRow] = &[
     RuleRow {
         id: "devices",
-        judges: "ports, addresses, MSRs, CPUID leaves and calls of this table, and what user space answers and no table lists",
+        judges: "ports, addresses, MSRs, CPUID leaves and calls of this table, and accesses that user space answers and no table lists",
         advises: &[device_rules::CURE, unknown_devices::DOORBELL, unknown_devices::REPLACE_DEVICE],
         answers: &[],
         names: &[],
@@ -124,7 +124,7 @@ pub(crate) const RULES: &[RuleRow] = &[
     },
     RuleRow {
         id: "yields",
-        judges: "PAUSE loops, diagnoses X'44' and X'9C', WFE and SCHEDOP_yield: lock holders that were preempted, windows by replay",
+        judges: "PAUSE loops, diagnoses X'44' and X'9C', WFE and SCHEDOP_yield: preempted lock holders, and other windows, by replay",
         advises: &[spinning::LOCK_HOLDERS, spinning::SPIN_LONGER],
         answers: spinning::ANSWERS,
         names: &[],
@@ -142,7 +142,7 @@ pub(crate) const RULES: &[RuleRow] = &[
     },
     RuleRow {
         id: "halts",
-        judges: "halts that find an event pending, and halts of which no rule about polls says more",
+        judges: "halts that find an event pending, and halts that no rule about polling answers",
         advises: &[device_rules::CURE],
         answers: &[Covered::Halts],
         names: &[],

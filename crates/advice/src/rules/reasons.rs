@@ -507,11 +507,11 @@ pub(crate) fn judge(vm: &JudgedVm<'_>, judgement: &mut Judgement) {
                 None => format!("{:#x}", key.key),
             };
             let what = match key.kind {
-                SubjectKind::HostIrq => format!("part of the time of the {whose}: IRQ {}", key.key),
+                SubjectKind::HostIrq => format!("share of the time of the {whose}: IRQ {}", key.key),
                 SubjectKind::HostVector | SubjectKind::EoiVector | SubjectKind::IncompleteIpi => {
-                    format!("part of the time of the {whose}: with vector {number}")
+                    format!("share of the time of the {whose}: with vector {number}")
                 }
-                _ => format!("part of the time of the {whose}: {number}"),
+                _ => format!("share of the time of the {whose}: {number}"),
             };
             account.more.push((Topic::Devices, what, CitedValue::Share(share)));
         }
@@ -539,22 +539,22 @@ fn of_faults(vm: &JudgedVm<'_>) -> Vec<(Topic, String, CitedValue)> {
     if touched.all() > 0 {
         let of = |part: u64, all: u64| CitedValue::Share(part as f64 / all.max(1) as f64);
         facts.push((
-            format!("part of the {FAULTS} at pages at which there was one before in this recording"),
+            format!("share of the {FAULTS} at pages that had one before in this recording"),
             of(touched.again, touched.all()),
         ));
         facts.push((
-            format!("regions of 2 MiB in which the first {FAULTS} at {} pages were", touched.first),
+            format!("regions of 2 MiB that hold the {} pages with first {FAULTS}", touched.first),
             CitedValue::Count(touched.regions),
         ));
         facts.push((
-            format!("part of the time of the {FAULTS} that is of those alone in their 2 MiB"),
+            format!("share of the time of the {FAULTS} in those that are alone in their region of 2 MiB"),
             of(touched.alone, touched.time),
         ));
     }
     let place = mostly_at(vm);
-    facts.extend(place.map(|(place, share)| (format!("part of the {FAULTS} in {place}"), CitedValue::Share(share))));
+    facts.extend(place.map(|(place, share)| (format!("share of the {FAULTS} in {place}"), CitedValue::Share(share))));
     facts.extend(vm.input.unmappers(vm.id, vm.host).into_iter().map(|(unmapper, count)| {
-        let what = format!("memory mappings of VMMs changed (kvm_unmap_hva_range) in {}", unmapper.threads());
+        let what = format!("changes of a VMM's memory mappings (kvm_unmap_hva_range) in {}", unmapper.threads());
         (what, CitedValue::Count(count.times))
     }));
     facts.into_iter().map(|(what, figure)| (Topic::Devices, what, figure)).collect()
@@ -611,7 +611,7 @@ pub(crate) fn halts(vm: &JudgedVm<'_>, unknown: Option<RuleAnswer>, judgement: &
     if is_x86 && vm.input.facts.halts.all().has_wakeups() && pending.saturating_mul(2) > stats.timed {
         let share = pending as f64 / stats.timed as f64;
         let mut account = VmSubjectExits::of(stats, may_poll(vm));
-        let what = "part of the halts that found an event pending, and blocked nobody";
+        let what = "share of the halts that found an event pending, and blocked nobody";
         account.more.push((Topic::Halts, what.to_string(), CitedValue::Share(share)));
         let thing = Thing { subject: CauseSubject::Group("halts"), key: None, name: "halts" };
         let said = vm.judge_as(thing, &account, judgement);
@@ -643,17 +643,17 @@ fn may_poll(vm: &JudgedVm<'_>) -> Remedy {
 }
 
 const POLLS_ALREADY: &str =
-    "most halts find an event pending already, and the guest looks for a while before it halts (MSR_KVM_POLL_CONTROL)";
+    "most halts find an event pending already, although the guest polls before it halts (MSR_KVM_POLL_CONTROL)";
 const CPUS_UNKNOWN: &str = "most halts find an event pending already, and guest halt polling would avoid these exits; \
     a recording with sched_switch shows whether CPUs are free for that";
 const CPUS_SHORT: &str = "most halts find an event pending already, and guest halt polling would avoid these exits; \
     but it takes CPU time, and vCPUs wait for CPUs here";
 
-const FEW_HALTS: &str = "there are fewer than 200 halts whose gaps the recording shows: too few to judge polls by";
+const FEW_HALTS: &str = "the recording shows how long fewer than 200 halts waited: too few to judge polling by";
 
 /// `hvm_hlt` of xen/arch/x86/hvm/hvm.c, `vcpu_block` of xen/common/sched/core.c.
-const XEN_HALTS: &str = "the guest has nothing to do: a halt gives the CPU to Xen's scheduler and gets it back from \
-    there, and Xen does not poll before it; fewer wake-ups of the guest mean fewer halts";
+const XEN_HALTS: &str = "the guest halts, and Xen does not poll first: its scheduler has the CPU until the vCPU is \
+    woken; fewer wake-ups of the guest mean fewer halts";
 
 /// `kvm_emulate_halt` of arch/x86/kvm/x86.c: with the local APIC in user space a halt is KVM_EXIT_HLT.
 const HALTS_OUTSIDE: &str = "user space halts these vCPUs, because their local APIC is in user space: KVM neither \
@@ -764,7 +764,7 @@ fn injected_by_timer(vm: &JudgedVm<'_>) -> Option<(Topic, String, CitedValue)> {
     let (vector, count) = vm.input.injected_after(vm.id, |vector| is_timer(vm, vector))?;
     let name = vm.host.names.guest_vector(&[vm.id], vector.into()).map_or(String::new(), |name| format!(", {name}"));
     let what =
-        format!("part of the host's timer interrupts at which KVM injects vector {vector:#x}{name} into the guest");
+        format!("share of the host's timer interrupts at which KVM injects vector {vector:#x}{name} into the guest");
     Some((
         Topic::Devices,
         what,
@@ -1059,7 +1059,7 @@ static DIRTY: Cure = Cure {
     helps: CureCondition::Always,
     least: Least::Nothing("from 0 (if the guest's memory is logged for a purpose) to all their time"),
     acts: Acts::ByLooking,
-    risk: "none by looking",
+    risk: "none: it only finds out what causes them",
     payer: NOBODY,
 };
 
@@ -1272,13 +1272,13 @@ mod tests {
                 Made { values: 5_000, apart: 21, ..made(vmx(48), ept(0x182)) },
                 "alone in their 2 MiB",
                 "immediate",
-                "at 2000 pages were",
+                "hold the 2000 pages with first",
             ),
             (
                 Made { values: 5_000, apart: 21, ..made(vmx(48), ept(0x181)) },
                 "alone in their",
                 "prealloc=on",
-                "alone in their 2 MiB",
+                "alone in their region of 2 MiB",
             ),
             (
                 Made { values: 5_000, apart: 33, ..made(vmx(48), ept(0x181)) },
@@ -1508,15 +1508,21 @@ mod tests {
         let kernel = |tid| thread(tid, tid);
         for (settings, unmaps, says, sets, does_not_set) in [
             (&[][..], &[(own, 500)][..], "vCPU threads themselves", "kernel.numa_balancing=0", "khugepaged"),
-            (&[("numa_balancing", "1")], &[(own, 500)], "NUMA balancing, KSM", "kernel.numa_balancing=0", "dommemstat"),
+            (
+                &[("numa_balancing", "1")],
+                &[(own, 500)],
+                "NUMA balancing, writes",
+                "kernel.numa_balancing=0",
+                "dommemstat",
+            ),
             (&[("numa_balancing", "0")], &[(own, 500)], "NUMA balancing is off", "pgsteal", "kernel.numa_balancing=0"),
             (&[("ksm_run", "0")], &[(own, 500)], "vCPU threads themselves", "pgsteal", "ksm/run"),
             (&[("ksm_run", "1")], &[(own, 500)], "vCPU threads themselves", "ksm/run", "khugepaged"),
-            (&[], &[(vmm, 500), (own, 9)], "the VMM may have unmapped", "dommemstat", "pgsteal"),
-            (&[], &[(kernel(70), 500), (own, 9)], "khugepaged makes", "pages_collapsed", "numa"),
-            (&[], &[(kernel(71), 500)], "ksmd merges", "mem-merge=off", "numa"),
-            (&[], &[(kernel(72), 500)], "kswapd reclaims", "<locked/>", "numa"),
-            (&[], &[(kernel(73), 500)], "kcompactd moves", "compaction_proactiveness=0", "numa"),
+            (&[], &[(vmm, 500), (own, 9)], "because the VMM unmapped them", "dommemstat", "pgsteal"),
+            (&[], &[(kernel(70), 500), (own, 9)], "khugepaged collapses", "pages_collapsed", "numa"),
+            (&[], &[(kernel(71), 500)], "have ksmd leave", "mem-merge=off", "numa"),
+            (&[], &[(kernel(72), 500)], "kswapd unmaps", "<locked/>", "numa"),
+            (&[], &[(kernel(73), 500)], "find out why kcompactd runs", "compaction_proactiveness=0", "numa"),
             // Nobody does most, and too few to explain the faults.
             (&[], &[(own, 300), (kernel(71), 300)], "no thread does most", "kernel.numa_balancing=0", "<hugepages/>"),
             (
@@ -1558,15 +1564,15 @@ mod tests {
             advice.plan().change.clone()
         };
         let (wide, narrow) = (KvmActivity::unmapped(256 << 20), KvmActivity::NARROW);
-        assert!(change(None, wide, 10).contains("as scans of NUMA balancing do"));
-        assert!(change(Some("1"), wide, 10).contains("as scans of NUMA balancing do"));
+        assert!(change(None, wide, 10).contains("whether NUMA balancing causes"));
+        assert!(change(Some("1"), wide, 10).contains("whether NUMA balancing causes"));
         assert!(change(Some("0"), wide, 10).contains("NUMA balancing is off"));
         assert!(
             change(None, KvmActivity::WIDE, 1).contains("for the first time"),
             "4 MiB are not enough for 2,000 faults"
         );
         assert!(change(None, narrow, 10).contains("for the first time"));
-        assert!(change(None, narrow, 500).contains("the recording does not tell these apart"));
+        assert!(change(None, narrow, 500).contains("the recording does not tell them apart"));
     }
 
     /// A vCPU that is interrupted by the host's vector 0xfd, and sends interrupts or does not; its APIC is virtualised or not.

@@ -166,7 +166,7 @@ impl JudgedVm<'_> {
         };
         if !by.is_empty() {
             settings.push(by_hand(
-                "not an ioeventfd or the quick path: the data are in memory, so that the instruction is emulated",
+                "an ioeventfd or the fast path is no help here: the data are in memory, so KVM emulates the instruction",
             ));
         }
         let words = AdviceText {

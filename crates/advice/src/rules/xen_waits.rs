@@ -3,6 +3,7 @@
 use crate::evidence::input::AdviceInput;
 use crate::judgement::share;
 use crate::judgement::{CitedFactId, Judgement, Topic};
+use crate::rules::idle_states::SHALLOW_COSTS_POWER;
 use crate::setting::AdviceSetting;
 use exitscope_analysis::CpuHolders;
 use exitscope_model::YieldCall;
@@ -32,56 +33,56 @@ const HAD_THEM: &str = "whoever has the CPUs now";
 const HAD: [Had; 5] = [
     Had {
         time: |of| of.idle - of.idle_long,
-        what: "part of that waiting during which nobody had the CPU: it was idle, for up to 1 ms each time",
-        change: "have idle CPUs wake up sooner: while these vCPUs waited, theirs was mostly idle",
+        what: "share of that waiting during which nobody had the CPU: it was idle, for up to 1 ms each time",
+        change: "have idle CPUs wake up sooner: while these vCPUs waited, their CPU was mostly idle",
         settings: &[
             "`xenpm get-cpuidle-states` shows which idle states CPUs are in, and `xenpm set-max-cstate 1` ends the deep ones; \
                 where Xen itself runs in a VM, its host wakes the CPU, and nothing in Xen changes that",
         ],
-        risk: "CPUs that do not sleep deeply draw more power, and leave less of it for others to run faster",
+        risk: SHALLOW_COSTS_POWER,
         payer: "nobody; it costs power",
         undo: "`xenpm set-max-cstate unlimited`",
         acts: "at once",
     },
     Had {
         time: |of| of.own,
-        what: "part of that waiting during which another vCPU of the same VM had the CPU",
+        what: "share of that waiting during which another vCPU of the same VM had the CPU",
         change: "give these VMs more CPUs to run on, or fewer vCPUs: while their vCPUs waited, mostly another one of the same VM \
             had the CPU",
         settings: &["`xl vcpu-list` shows on which CPUs vCPUs may run, `xl vcpu-pin` gives them others"],
-        risk: "CPUs that they get, others have less of",
+        risk: "other VMs have fewer CPUs left",
         payer: HAD_THEM,
         undo: "restore the affinities, or the number of vCPUs",
         acts: "affinities at once, fewer vCPUs at the next VM start",
     },
     Had {
         time: |of| of.domain_0,
-        what: "part of that waiting during which domain 0 had the CPU",
+        what: "share of that waiting during which domain 0 had the CPU",
         change: "give domain 0 CPUs of its own: while these vCPUs waited, it mostly had theirs",
         settings: &["dom0_max_vcpus= and dom0_vcpus_pin on Xen's command line, or `xl vcpu-pin Domain-0 …` now"],
-        risk: "what domain 0 has of its own the guests have less",
+        risk: "guests have fewer CPUs left",
         payer: HAD_THEM,
         undo: "restore the affinities, or Xen's command line",
         acts: "affinities at once, Xen's command line after a restart of the host",
     },
     Had {
         time: |of| of.others,
-        what: "part of that waiting during which vCPUs of other VMs had the CPU",
+        what: "share of that waiting during which vCPUs of other VMs had the CPU",
         change: "look at weights, caps and affinities: while these vCPUs waited, other VMs mostly had their CPUs",
         settings: &["`xl vcpu-list` shows affinities, `xl sched-credit2` (or `xl sched-credit`) weights and caps"],
-        risk: "what these VMs get, others have less of",
+        risk: "other VMs get less CPU time",
         payer: HAD_THEM,
         undo: "restore affinities and weights",
         acts: "at once",
     },
     Had {
         time: |of| of.idle_long,
-        what: "part of that waiting during which nobody had the CPU: it was idle, for more than 1 ms each time",
-        change: "find what keeps Xen from its idle CPUs: while these vCPUs waited, theirs was idle for longer than any idle state takes \
-            to leave",
+        what: "share of that waiting during which nobody had the CPU: it was idle, for more than 1 ms each time",
+        change: "find out why Xen left CPUs idle: while these vCPUs waited, their CPU was idle for longer than any idle state takes to \
+            leave",
         settings: &[
-            "where Xen itself runs in a VM, look at the host below it: whether that VM's vCPUs wait for a CPU there; on \
-                hardware, whether its firmware takes the CPUs (SMIs)",
+            "where Xen itself runs in a VM: see whether that VM's vCPUs wait for a CPU on the host below; on hardware: see whether \
+                firmware takes the CPUs (SMIs)",
         ],
         risk: "none is known",
         payer: "nobody",
@@ -120,7 +121,7 @@ pub(crate) fn cure(
     let yields = yields.filter(|((who, call), _)| vms.contains(&who.vm) && *call == YieldCall::SchedOp);
     let gave_away = yields.fold(0_u64, |sum, (_, stats)| sum.saturating_add(stats.waited));
     if gave_away.saturating_mul(NOTEWORTHY) >= whole {
-        let what = "part of that waiting after the vCPU itself gave its CPU away (SCHEDOP_yield)";
+        let what = "share of that waiting after the vCPU itself gave its CPU away (SCHEDOP_yield)";
         facts.push(judgement.cite(None, Topic::Yields, what, share(gave_away.min(whole), whole)));
     }
     let most = HAD.iter().find(|had| (had.time)(&holders).saturating_mul(2) > whole);

@@ -53,7 +53,7 @@ const WAITS: usize = TimePart::BESIDE_COST.len();
 /// Exits one after the other, packed.
 #[derive(Clone, Debug)]
 pub struct Chunk {
-    /// How many.
+    /// Number of exits in the chunk.
     pub rows: usize,
     /// When the first of them began, in nanoseconds.
     pub first: u64,

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 /// What the kernel is to serve of the accesses that went outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InKernelHandling {
-    /// Nothing.
+    /// None of these accesses.
     Nothing,
     /// Plain writes, by an event descriptor.
     Ioeventfd,

@@ -217,7 +217,7 @@ fn say_what_is_left(root: &Path, state: &Path) -> anyhow::Result<()> {
     if HostSettings::earlier(root, &path)? == EarlierSettings::ThisBoot {
         let path = path.display();
         say!(
-            "{path} has values of another trial: if it was killed, they are restored first; if it runs, no other begins"
+            "{path} holds values of another trial: if that was killed, they are restored first; while it runs, no other can begin"
         );
     }
     Ok(())

@@ -392,7 +392,7 @@ fn spinning_in_vain() -> RuleTwins {
         has_it: locks(8, 6, "5us", "60us"),
         healthy: locks(8, 6, "50us", "1us"),
         alike: locks(2, 4, "5us", "5us"),
-        because: "siblings that lost their CPU wait: who spins has to make way",
+        because: "siblings that lost their CPU wait: a vCPU that spins has to make way",
     }
 }
 

@@ -12,9 +12,9 @@ use serde::Serialize;
 /// Lengths of time of one kind, which can be added up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
-    /// Their sum.
+    /// Sum of these lengths, in nanoseconds.
     pub sum_ns: u64,
-    /// The longest; none if there are none.
+    /// Longest of these lengths, in nanoseconds; none if there is none.
     pub max_ns: Option<u64>,
     /// Each bucket's shortest, and how many there are in it; 32 buckets to a doubling.
     pub buckets: Vec<(u64, u64)>,
@@ -23,27 +23,27 @@ pub struct Spread {
 /// Exits of one vCPU and one reason, in a stretch of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SumRow {
-    /// The vCPU.
+    /// The vCPU that these exits are of.
     pub who: WhoRow,
     /// How many vCPUs its VM has in this recording.
     pub vm_vcpus: u32,
     /// When the stretch begins, on the recording's clock.
     pub at_ns: u64,
-    /// How long it is.
+    /// Length of the stretch, in nanoseconds.
     pub span_ns: u64,
     /// The exit reason.
     pub reason: String,
-    /// Exits.
+    /// Number of exits.
     pub count: u64,
     /// Exits of which both ends were seen; all times are of these alone.
     pub timed: u64,
     /// Exits that user space, or Xen's device model, answered.
     pub user_space_exits: u64,
-    /// Where their time went.
+    /// Their time by part.
     pub parts: ExitParts,
     /// The shortest exit of which the two ends bear different moments.
     pub min_ns: Option<u64>,
-    /// The longest.
+    /// The longest exit, in nanoseconds.
     pub max_ns: u64,
     /// Lengths from exit to entry: each bucket's shortest, and how many there are in it; 32 buckets to a doubling.
     pub exit_times: Vec<(u64, u64)>,
@@ -53,18 +53,18 @@ pub struct SumRow {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "HaltRow")]
 pub struct HaltRow<L> {
-    /// Whose; nobody's fields for all together.
+    /// The vCPU; its fields are absent in a row of all vCPUs together.
     #[serde(flatten)]
     pub who: WhoRow,
     /// Whether `kvm_vcpu_wakeup` was recorded; if not, halts are the exits for one.
     pub has_wakeup_events: bool,
-    /// Halts.
+    /// Number of halts.
     pub halts: u64,
     /// Exits for a halt that found something pending, and did not halt.
     pub pending: u64,
     /// Halts that ended before the vCPU's thread blocked, as in a successful poll. Absent without `kvm_vcpu_wakeup`.
     pub not_blocked: Option<u64>,
-    /// Halts that blocked, likewise.
+    /// Halts whose thread blocked. Absent without `kvm_vcpu_wakeup`.
     pub blocked: Option<u64>,
     /// Wake-ups that nothing came of (s390).
     pub invalid: u64,
@@ -74,7 +74,7 @@ pub struct HaltRow<L> {
     pub unfinished: u64,
     /// Halts that user space does (`KVM_EXIT_HLT`): KVM neither polls for them nor traces them.
     pub in_user_space: u64,
-    /// Lengths of the gaps.
+    /// Lengths of the gaps: from the exit until something woke the vCPU.
     pub gaps: L,
     /// Gaps that include the way back to the CPU, because nothing says what woke the vCPU when.
     pub inexact_gaps: u64,
@@ -90,13 +90,13 @@ pub struct HaltRow<L> {
     pub poll_success_ns: u64,
     /// CPU time of failed polls; absent without `kvm_halt_poll_ns`.
     pub poll_fail_ns: Option<u64>,
-    /// Failed polls, likewise.
+    /// Number of failed polls; absent without `kvm_halt_poll_ns`.
     pub failed_polls: Option<u64>,
     /// From the beginning of halts until the thread blocked: what polls that failed took at most; from scheduler events.
     pub before_block_ns: Option<u64>,
     /// Times KVM made its poll longer, as far as it traced that.
     pub grown: u64,
-    /// Times it made it shorter.
+    /// Times KVM made its poll shorter, as far as it traced that.
     pub shrunk: u64,
 }
 
@@ -106,7 +106,7 @@ pub struct HaltRow<L> {
 pub struct GangRow<L> {
     /// The VM's process id; absent if the trace does not say.
     pub vm: Option<u32>,
-    /// The VM's process name.
+    /// The VM's name, or its process's; absent if the recording has none.
     pub vm_name: Option<String>,
     /// The virtual core's vCPUs, as far as they were seen to run; absent of a VM.
     pub vcpus: Option<Vec<u32>>,

@@ -11,7 +11,7 @@ pub struct WhoRow {
     /// The VM's process id, or Xen's domain; absent if the trace does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vm: Option<u32>,
-    /// The VM's process name.
+    /// The VM's name, or its process's; absent if the recording has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vm_name: Option<String>,
     /// The vCPU's number; absent if nothing in the trace says.

@@ -171,7 +171,7 @@ enum Sign {
     Flawed(TextDialect),
     /// Nothing, and it is no line of a trace.
     Bad,
-    /// Nothing.
+    /// The line does not show which dialect the text is in.
     Silent,
 }
 

@@ -168,10 +168,10 @@ impl ReplayTable<'_> {
         fill(&mut replay, &figures, best, Start::InForce(recorded, &now), labels.into_iter().zip(&shown))?;
         replay.notes = notes(done, model);
         if decoded_otherwise {
-            let unit = if clock_hz.is_some() { "in cycles of the clock, " } else { "" };
+            let unit = if clock_hz.is_some() { "(in cycles of the clock) " } else { "" };
             replay.notes.push(format!(
-                "to device model, whole access: of those that a device model answers, {unit}medians: from the exit until its vCPU is woken \
-                 (on Xen, from VMEXIT to blocked_to_runnable), and from the exit to the entry"
+                "to device model, whole access: medians {unit}of accesses that a device model answers; the first is from the exit until the \
+                 device model's vCPU is woken (on Xen, from VMEXIT to blocked_to_runnable), the second from the exit to the entry"
             ));
         }
         Ok(replay)
@@ -201,8 +201,8 @@ fn notes(done: &ReplayedPorts, model: Option<&CostModel>) -> Vec<String> {
     ));
     if let Some(emulation) = done.typical.emulation.filter(|_| outcomes().any(|outcome| outcome.by_string > 0)) {
         notes.push(format!(
-            "an access that is emulated instead takes {emulation} longer for each emulation: so much later than plain ones this recording's \
-             string accesses are handed over, by the medians; they have memory to reach besides"
+            "an access that is emulated instead takes {emulation} longer for each emulation, as in this recording string accesses are \
+             handed over that much later than plain ones (by the medians; string accesses also reach memory)"
         ));
     }
     if unknown {

@@ -6,32 +6,31 @@ use crate::setting::{AdviceSetting, SettingSide};
 use exitscope_model::CountSource;
 use exitscope_policy::knob;
 
-pub(super) const NAMED: &str = "part of the yields that name a vCPU (X'9C' of X'9C' and X'44')";
-pub(super) const OF_NOT_WAITING: &str = "part of those, of all X'9C' that FCX102 counts";
-pub(super) const OF_ALL_NAMED: &str = "part of those, of all X'9C'";
+pub(super) const NAMED: &str = "share of the yields (X'9C' and X'44') that name a vCPU (X'9C')";
+pub(super) const OF_NOT_WAITING: &str = "these, as a share of all X'9C' that FCX102 counts";
+pub(super) const OF_ALL_NAMED: &str = "these, as a share of all X'9C'";
 pub(super) const YIELDS: &str = "X'44' and X'9C', a second";
 pub(super) const SPIN_RETRY: &str = "kernel.spin_retry";
 
 /// Why no rate is known, and what has one.
 pub(super) const RATES: &str = "how often vCPUs yield";
-pub(super) const READ_TWICE: &str =
-    "one reading counts from a start on: read the counters twice, with the moment before each (docs/counts.md)";
+pub(super) const READ_TWICE: &str = "a single reading counts from some start: read the counters twice, and print the time before each reading (docs/counts.md)";
 
-pub(super) const MISSING: &str = "what counts that the text lacks would say";
-pub(super) const NOT_THERE: &str = "the report names them: they are cut, not counted there, or of another release";
+pub(super) const MISSING: &str = "what counters would show that the text lacks";
+pub(super) const NOT_THERE: &str =
+    "the report names them: they were cut off, are not counted on that machine, or belong to another release";
 
 pub(super) const COST: &str = "what yields cost, and whether vCPUs waited for a CPU meanwhile";
-pub(super) const NO_TIMES: &str =
-    "counts have no times: a recording of a KVM host has (`exitscope record`); of z/VM nothing is read that has";
+pub(super) const NO_TIMES: &str = "counts have no times; on a KVM host `exitscope record` makes a recording that has; of z/VM exitscope reads nothing that has";
 pub(super) const QUEUES: &str = "how many virtual processors were queued (PLDV)";
-pub(super) const NO_PROCLOG: &str = "FCX144 (PROCLOG) has it, and is not read: no sample of its layout was public";
+pub(super) const NO_PROCLOG: &str =
+    "FCX144 (PROCLOG) has it, but exitscope does not read that report: no sample of its layout was public";
 
 /// `diag44.html` of IBM's z/VM performance report: if any virtual processor is queued, the fast path is not taken.
 pub(super) const ON_FAST_PATH: &str =
     "no virtual processor was queued, and IBM expects nothing of X'9C' where processors are not short";
-pub(super) const NORMAL_PATH: &str = "X'44' beside the fast path, and which part of all the fast path is";
-pub(super) const NO_PRIVOP: &str =
-    "FCX102 does not count them: FCX104 (PRIVOP) has all X'44', and is not read: no sample of its layout was public";
+pub(super) const NORMAL_PATH: &str = "X'44' that do not take the fast path, and the fast path's share of all X'44'";
+pub(super) const NO_PRIVOP: &str = "FCX102 does not count them; FCX104 (PRIVOP) has all X'44', but exitscope does not read that report: no sample of its layout was public";
 pub(super) const NO_SPIN_RETRY: &str =
     "the text does not have it: `sysctl kernel.spin_retry` in the guest, beside the counters";
 
@@ -44,8 +43,8 @@ pub(super) const fn judges(rule: CountedRule) -> &'static str {
     match rule {
         CountedRule::NameHolder => "X'44' 500 times a second or more, where X'9C' are less than half of both",
         CountedRule::YieldLater => {
-            "X'9C' in vain 500 times a second or more: on FCX102 to virtual processors that were dispatched already, half or more of \
-             those that it counts; of KVM ignored, half or more of all"
+            "X'9C' without effect 500 times a second or more: on FCX102, at least half of those that it counts name a virtual processor \
+             that is dispatched already; of KVM, at least half of all are ignored"
         }
         CountedRule::SpinRetry => "X'44' and X'9C' 500 times a second or more, where kernel.spin_retry is 0",
     }
@@ -70,14 +69,14 @@ fn name_holder() -> CountedAdvice {
             by_hand(
                 "a hypervisor that offers X'9C' (z/VM from 5.3 on and 5.2 by service, KVM): since late 2006 Linux's lock code gives X'44' only where it is missing",
             ),
-            by_hand("who gives them: `perf record -g -e s390:s390_diagnose -a sleep 10` in the guest; waits of drivers (udelay) give X'44', too"),
+            by_hand("what issues them: `perf record -g -e s390:s390_diagnose -a sleep 10` in the guest; drivers that wait (udelay) issue X'44', too"),
         ],
         gain: OF_NAMING,
         evidence: Vec::new(),
         risk: "none known",
         payer: "nobody",
-        undo: "the former kernel",
-        acts: "when the guest boots it",
+        undo: "boot the former kernel",
+        acts: "when the guest boots such a kernel",
     }
 }
 
@@ -86,7 +85,7 @@ fn name_holder() -> CountedAdvice {
 fn yield_later(source: CountSource) -> CountedAdvice {
     let mut settings = vec![
         by_hand(
-            "try a larger kernel.spin_retry in the guests that contend, twice as large at a time; what it is: `sysctl kernel.spin_retry` (1000 by default; 10 in kernels as Linux 4.9 on processors with compare-and-delay)",
+            "try a larger kernel.spin_retry in the guests that contend, doubling it each time; `sysctl kernel.spin_retry` shows its value (1000 by default; 10 in kernels like Linux 4.9 on processors with compare-and-delay)",
         ),
         by_hand(
             "a guest that can ask whether a vCPU runs (SIGP sense running; with KVM, the feature srs of QEMU's CPU model): Linux then asks before the first yield of a wait",
@@ -97,9 +96,9 @@ fn yield_later(source: CountSource) -> CountedAdvice {
         CountSource::KvmStats => {
             // `__diag_time_slice_end_directed` of arch/s390/kvm/diag.c.
             settings.push(by_hand(
-                "only if the KVM host is a guest or an LPAR whose own CPUs are taken away: kvm's diag9c_forwarding_hz, 0 by default, passes X'9C' on to the hypervisor below",
+                "only if the KVM host is itself a guest or an LPAR whose CPUs are preempted: kvm's diag9c_forwarding_hz, 0 by default, passes X'9C' on to the hypervisor below",
             ));
-            "have the guest yield later: KVM ignores most of its X'9C', as it does where the vCPU that is named is on a CPU, or cannot be given this one"
+            "have the guest yield later: KVM ignores most of its X'9C', as it does where the named vCPU is on a CPU already, or cannot run on this one"
         }
         CountSource::Fcx102 | CountSource::DiagStat => {
             "have guests yield later: most X'9C' that FCX102 counts name a virtual processor that is dispatched already"
@@ -125,8 +124,8 @@ fn spin_retry() -> CountedAdvice {
     CountedAdvice {
         of: 0,
         rule: CountedRule::SpinRetry,
-        change: "set kernel.spin_retry to its default: with 0 who waits for a lock yields at almost every look, also \
-            where the lock would come free a moment later"
+        change: "set kernel.spin_retry to its default: with 0 a vCPU that waits for a lock yields at almost every look at it, \
+            even where the lock would come free a moment later"
             .into(),
         settings: knob
             .map(|knob| AdviceSetting::Knob { side: SettingSide::Guest, knob, value: knob.default })

@@ -36,9 +36,10 @@ impl Forcer {
     pub fn text(self) -> &'static str {
         match self {
             Forcer::Hypercalls => "hypercalls",
-            Forcer::Interrupts => "interrupts of the host's devices",
-            Forcer::Timers => "timers of the host",
-            Forcer::Memory => "accesses to memory or devices",
+            // The trap is the same whoever sent it: a device, or another CPU of the host.
+            Forcer::Interrupts => "external interrupts of the host",
+            Forcer::Timers => "the host's timers",
+            Forcer::Memory => "faults on memory or devices",
             Forcer::Other => "other exits",
         }
     }

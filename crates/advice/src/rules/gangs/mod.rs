@@ -242,20 +242,20 @@ fn note(input: &AdviceInput, loss: &Loss, judgement: &mut Judgement) -> Vec<Cite
         }
         let mut of_vm = |what: &str, figure| facts.push(judgement.cite(Some(vm), Topic::Gangs, what, figure));
         let wall = input.vms.get(&vm).map_or(0, |time| time.wall);
-        of_vm("part of its core runs that were ganged", share(cell.ganged, cell.runs));
+        of_vm("share of its core runs that were ganged", share(cell.ganged, cell.runs));
         of_vm(
-            "of its threads that had not ceded, part of the exits that another thread forced",
+            "share of its threads' exits that another thread forced, ceded threads left out",
             share(cell.forced, cell.exits),
         );
         match loss.is_timed {
             true => of_vm(
-                "time lost from being forced out to the next entry, of its vCPUs' time",
+                "time lost, from a forced exit to the thread's next entry, as a share of its vCPUs' time",
                 share(cell.lost.sum, wall),
             ),
             false => of_vm(wording::UNTIL_NEXT_RUN, share(cell.lost_at_most, wall)),
         }
         if cell.others > 0 {
-            let what = "part of that time in which another virtual core had the CPU";
+            let what = "share of that time in which another virtual core had the CPU";
             of_vm(what, share(cell.others, cell.lost.sum));
         }
     }
@@ -268,8 +268,8 @@ fn note(input: &AdviceInput, loss: &Loss, judgement: &mut Judgement) -> Vec<Cite
         let exits =
             format!("exits of vCPU {} for {}", vcpu.0, ExitCode::new(CodeList::PpcTrap, u64::from(trap)).name());
         let (what, figure) = match loss.is_timed {
-            true => (format!("time that others lost to {exits}"), CitedValue::Time(Nanos(cause.lost))),
-            false => (format!("exits that {exits} forced"), CitedValue::Count(cause.forced)),
+            true => (format!("time that other threads lost to {exits}"), CitedValue::Time(Nanos(cause.lost))),
+            false => (format!("forced exits in core runs with {exits}"), CitedValue::Count(cause.forced)),
         };
         facts.push(judgement.cite(Some(vm), Topic::Gangs, what, figure));
     }

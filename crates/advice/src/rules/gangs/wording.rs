@@ -10,33 +10,33 @@ use crate::judgement::AdviceWords;
 use crate::setting::AdviceSetting;
 
 pub(super) const LITTLE: &str =
-    "less than a hundredth of the vCPUs' time is lost to other threads' exits: no rule looks at so little";
-pub(super) const UNTRIED: &str = "no core runs are kept to try narrower virtual cores on";
-pub(super) const NONE_WINS: &str = "narrower virtual cores, replayed, would not have won beyond doubt";
+    "the vCPUs lose less than 1 % of their time to other threads' exits: no rule looks at so little";
+pub(super) const UNTRIED: &str = "only sums of the core runs were kept: narrower virtual cores could not be replayed";
+pub(super) const NONE_WINS: &str = "in a replay with narrower virtual cores no gain is certain";
 
 /// What recordings lack.
-pub(super) const NO_ENTRIES: &str = "there is no kvm_guest_enter in it after forced exits";
-pub(super) const RUNS_UNTRIED: &str = "no core runs are kept to try them on, only what they came to";
+pub(super) const NO_ENTRIES: &str = "the recording has no kvm_guest_enter after forced exits";
+pub(super) const RUNS_UNTRIED: &str = "only sums of the core runs were kept, and a replay needs each run";
 
-/// What the range of a gain is of where no entries were recorded.
-pub(super) const AT_MOST: &str = "from nothing, as no entry says when those that were forced out were back, to the part of the forced \
-    exits that does not happen of all time until the next run at which they were back at the latest";
+/// How the range of a gain was got where no entries were recorded.
+pub(super) const AT_MOST: &str = "from 0 (without entries the recording does not show when forced-out threads were back) to all the \
+    time until each thread's next run, times the share of forced exits that the replay avoids";
 
 /// A fact in place of the time lost.
-pub(super) const UNTIL_NEXT_RUN: &str =
-    "time from being forced out to the next run of the thread, at most lost, of its vCPUs' time";
+pub(super) const UNTIL_NEXT_RUN: &str = "time from a forced exit to the thread's next run, an upper bound of the time lost, as a share \
+    of its vCPUs' time";
 
 /// What narrower virtual cores avoid.
 pub(super) fn avoided(threads: u32) -> String {
-    format!("part of the forced exits that virtual cores of {} avoid, replayed", of_threads(threads))
+    format!("share of the forced exits that virtual cores of {} avoid, replayed", of_threads(threads))
 }
 
 /// What a kind of exits forced.
 pub(super) fn forced_by(kind: Forcer, is_timed: bool) -> String {
     let kind = kind.text();
     match is_timed {
-        true => format!("part of the time lost to causes that are known which {kind} forced"),
-        false => format!("part of the forced exits with causes that are known which {kind} forced"),
+        true => format!("share of the time lost to known causes: {kind}"),
+        false => format!("share of the forced exits with known causes: {kind}"),
     }
 }
 
@@ -48,7 +48,8 @@ fn of_threads(threads: u32) -> String {
 fn in_turns(width: usize) -> String {
     smt_speed::of_each(width).map_or(String::new(), |speed| {
         format!(
-            " (in turns, {width} threads of a core do {:.0} % of what they do together, by the SMT speeds that the model {} assumes)",
+            " ({width} threads that take turns on a core do {:.0} % of what they do when they run together, by the SMT speeds that the \
+             cost model {} assumes)",
             100.0 / (width as f64 * speed),
             smt_speed::MODEL
         )
@@ -59,23 +60,22 @@ fn in_turns(width: usize) -> String {
 pub(super) fn too_few(vcores: &Vcores, cores: u32, width: usize) -> String {
     let &Vcores { threads, count, busy } = vcores;
     format!(
-        "virtual cores of {} would lose less to other threads' exits, but there would be {count} of them, \
-         which would run on or wait for {busy:.1} cores at most, and the host has {cores}: even split into subcores these are too few, \
-         and they would wait for one another instead{}. Fewer exits of the threads that force others out, which the facts name, \
-         would win it, too",
+        "virtual cores of {} would lose less to other threads' exits. But there would be {count} of them, running on or waiting for up \
+         to {busy:.1} cores, and the host has {cores}, too few even if split into subcores: the virtual cores would wait for one \
+         another instead{}. Fewer exits of the threads that force others out (see the facts) would help, too",
         of_threads(threads),
         in_turns(width)
     )
 }
 
 pub(super) fn cores_wanted(threads: u32) -> String {
-    format!("cores that virtual cores of {} would run on or wait for, at most", of_threads(threads))
+    format!("cores that virtual cores of {} would occupy or wait for, at most", of_threads(threads))
 }
 
-/// Whom it helps, and whom not: published of the same change, two vCPUs as two threads of a core and as one thread each of two
-/// subcores (B and A of redis in the posting of the gang-exits script, linuxppc-dev, May 2015).
-const LOADS: &str = "a load whose threads are seldom forced out wins nothing: of eight redis tests that were published of two vCPUs, \
-    as two threads of a core and as two subcores, six ran 18 to 81 % faster, and two (SPOP and MSET) 5 and 11 % slower";
+/// Whom it helps, and whom not: B and A of redis in the posting of the gang-exits script.
+const LOADS: &str = "a load whose threads are seldom forced out gains nothing: when two vCPUs moved from two threads of one core to one \
+    thread each of two subcores (linuxppc-dev, May 2015), six of eight redis tests ran 18 to 81 % faster, and two (SPOP and MSET) 5 \
+    and 11 % slower";
 
 /// Who pays where a core runs fewer threads, or its subcores run several virtual cores.
 fn payer(vcores: &Vcores, room: VcoreRoom, width: usize) -> String {
@@ -83,24 +83,24 @@ fn payer(vcores: &Vcores, room: VcoreRoom, width: usize) -> String {
     let speed = smt_speed::of_each(width);
     match (room, speed) {
         (VcoreRoom::Subcores(subcores), Some(speed)) => format!(
-            "nobody gives up a core: threads share it as before, each with about {:.0} % of the speed that it has alone (as the model {} \
-             assumes for {width}); but the exit of one is handled while the others run on, so at that speed, too, and all VMs of the \
-             host are limited to virtual cores of {} threads",
+            "all VMs of the host, whose virtual cores may then have {2} threads at most. Threads share a core as before, each at about \
+             {0:.0} % of the speed that it has alone (as the cost model {1} assumes for {width} threads); but the exit of one is handled \
+             while the others run, so at that speed, too",
             speed * 100.0,
             smt_speed::MODEL,
             8 / subcores
         ),
         (_, Some(speed)) => format!(
-            "the host's cores: up to {busy:.1} of them are busy with fewer threads each, and a core does {:.2} times as much with {width} \
-             threads as with one (SMT speeds that the model {} assumes)",
+            "the host: up to {busy:.1} of its cores run fewer threads each, and a core does {:.2} times as much with {width} threads as \
+             with one (by the SMT speeds that the cost model {} assumes)",
             width as f64 * speed,
             smt_speed::MODEL
         ),
-        (_, None) => format!("the host's cores: up to {busy:.1} of them are busy with fewer threads each"),
+        (_, None) => format!("the host: up to {busy:.1} of its cores run fewer threads each"),
     }
 }
 
-/// Virtual cores of fewer threads than `width`; most is forced by exits of this kind.
+/// Virtual cores of fewer threads than `width`; exits of the kind `forcer` force more than those of any other.
 pub(super) fn narrower(
     vcores: &Vcores,
     room: VcoreRoom,
@@ -110,45 +110,45 @@ pub(super) fn narrower(
 ) -> AdviceWords {
     let threads = vcores.threads;
     let why = match threads {
-        1 => "one thread each, so that no exit takes another vCPU along",
-        _ => "so that an exit takes fewer vCPUs along",
+        1 => "so that no exit forces another vCPU out",
+        _ => "so that an exit forces fewer vCPUs out",
     };
-    let instead = if threads == 1 {
-        format!("{why}, instead of {width}")
-    } else {
-        format!("{threads} threads each instead of {width}, {why}")
-    };
+    let instead = format!("{} each instead of {width}, {why}", of_threads(threads));
     let on = match room {
         VcoreRoom::Subcores(subcores) => {
-            format!(", on cores that are split into {subcores} subcores (subcores_per_core)")
+            format!(", on cores split into {subcores} subcores (subcores_per_core)")
         }
-        VcoreRoom::Cores => ", on as many cores of the host".to_string(),
-        VcoreRoom::Unknown => ", if the host has as many cores or subcores (subcores_per_core) free".to_string(),
+        VcoreRoom::Cores => "; the host has cores enough for them".to_string(),
+        VcoreRoom::Unknown => {
+            "; they need free cores, or subcores (subcores_per_core), and the recording does not show how many the host has"
+                .to_string()
+        }
     };
-    let forced = forcer.map_or(String::new(), |kind| format!("; here {} force most", kind.text()));
+    let forced =
+        forcer.map_or(String::new(), |kind| format!(". The largest cause of forced exits here: {}", kind.text()));
     AdviceWords {
         change: format!("make virtual cores narrower: {instead}{on}{forced}"),
         settings: for_vmm(vmm, settings(threads, room)),
         risk: match room {
             VcoreRoom::Subcores(_) => format!(
-                "a virtual core that is wider than a subcore does not run at all (KVM_RUN fails with EBUSY); {LOADS}"
+                "a virtual core wider than a subcore does not run at all (KVM_RUN fails with EBUSY); {LOADS}"
             ),
             VcoreRoom::Cores | VcoreRoom::Unknown => {
-                format!("where these cores are not free, virtual cores take turns{}; {LOADS}", in_turns(width))
+                format!("where other work needs these cores, virtual cores take turns{}; {LOADS}", in_turns(width))
             }
         }
         .into(),
         payer: payer(vcores, room, width).into(),
         undo: match room {
             VcoreRoom::Subcores(_) => {
-                "give the VM its old topology and restart it; with all VMs off, write 1 into subcores_per_core"
+                "restore the VM's topology and restart it; to join the cores again, write 1 into subcores_per_core with all VMs off"
             }
-            VcoreRoom::Cores | VcoreRoom::Unknown => "give the VM its old topology and restart it",
+            VcoreRoom::Cores | VcoreRoom::Unknown => "restore the VM's topology and restart it",
         }
         .into(),
         acts: match room {
             VcoreRoom::Subcores(_) => {
-                "at the next VM start; cores can be split while no VM runs (EBUSY otherwise, set_subcores_per_core)"
+                "at the next VM start; cores can be split only while no VM runs (otherwise the write fails with EBUSY)"
             }
             VcoreRoom::Cores | VcoreRoom::Unknown => "at the next VM start",
         }
@@ -161,9 +161,9 @@ fn settings(threads: u32, room: VcoreRoom) -> Vec<AdviceSetting> {
     let topology = format!("<topology sockets='1' cores='…' threads='{threads}'/>");
     let split = |subcores: u32| {
         let text = format!(
-            "on the host, with all VMs off: echo {subcores} > /sys/devices/system/cpu/subcores_per_core, then have the first thread of \
-             each subcore online and all others offline; if the file has more than 1 already, which the recording does not say, \
-             there is less room than is assumed here"
+            "on the host, with all VMs off: echo {subcores} > /sys/devices/system/cpu/subcores_per_core, then leave only the first \
+             thread of each subcore online. If the file already has more than 1, which the recording does not show, the host has less \
+             room than is assumed here"
         );
         AdviceSetting::ByHand(text.into())
     };
@@ -174,11 +174,11 @@ fn settings(threads: u32, room: VcoreRoom) -> Vec<AdviceSetting> {
     ];
     let others = [
         by_hand(
-            "or keep them and move the work that leaves often (the causes among the facts) to vCPUs of another virtual core",
+            "or keep the width, and move the work that forces others out (see the facts) to vCPUs of another virtual core",
         ),
         by_hand(
-            "or use one vCPU of each virtual core alone (a Linux guest: ppc64_cpu --smt=off): one active thread is never forced out, \
-             and is alone on its core, but there are fewer vCPUs",
+            "or use only one vCPU of each virtual core (a Linux guest: ppc64_cpu --smt=off): a single active thread is never forced \
+             out and has its core to itself, but the guest has fewer vCPUs",
         ),
     ];
     split.into_iter().chain(topology).chain(others).collect()

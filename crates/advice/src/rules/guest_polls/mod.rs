@@ -54,13 +54,13 @@ fn advise(
         judgement.cite(
             Some(vm),
             Topic::Halts,
-            "halts a second, since its guest switched KVM's polling off because it polls itself",
+            "halts a second, from when its guest switched KVM's polling off (MSR_KVM_POLL_CONTROL) to poll by itself",
             CitedValue::Rate(input.rate(Some(vm), before.count)),
         ),
         judgement.cite(
             Some(vm),
             Topic::Halts,
-            "guest time before its halts, a poll's length of each, of the vCPUs' time",
+            "guest time before halts, at most the default length of a poll for each, as a share of the vCPUs' time",
             share(polled, wall),
         ),
         judgement.cite(None, Topic::Timeline, WAITED, share(waiting, wanted)),

@@ -11,16 +11,17 @@ pub(super) const RANGE: &str = "from 0 to the guest time before halts, at most t
 /// `knob` is the guest's longest poll.
 pub(super) fn no_polls(knob: &'static Knob) -> AdviceWords {
     AdviceWords {
-        change: "let the guest halt without polling first: vCPUs wait for CPUs, and unlike KVM's own polling a guest's does \
+        change:
+            "let the guest halt without polling first: vCPUs wait for CPUs, and a guest's poll, unlike KVM's own, does \
             not end when another task wants the CPU"
-            .into(),
+                .into(),
         settings: vec![
             AdviceSetting::Knob { side: SettingSide::Guest, knob, value: 0 },
-            by_hand("or, in the guest: modprobe -r cpuidle-haltpoll, which has KVM poll for it again"),
+            by_hand("or, in the guest: modprobe -r cpuidle-haltpoll, after which KVM polls for it again"),
         ],
-        risk: "wake-ups that ended its polls become exits again, and later".into(),
+        risk: "wake-ups that ended the guest's polls come later, and cost an exit for a halt".into(),
         payer: "this guest: its wake-ups".into(),
         undo: "in the guest: write the old value back, or load cpuidle-haltpoll again".into(),
-        acts: "at once, in the guest in which it is set".into(),
+        acts: "at once, in the guest where it is set".into(),
     }
 }

@@ -10,6 +10,8 @@
 
 mod wording;
 
+pub(crate) use wording::SHALLOW_COSTS_POWER;
+
 use super::polling::is_short;
 use crate::evidence::input::{AdviceInput, RecordedHost, VmTime, total};
 use crate::judgement::MIN_COST_SHARE;
@@ -62,7 +64,10 @@ pub(crate) fn judge(input: &AdviceInput, host: &RecordedHost, judgement: &mut Ju
             CitedValue::Time(short.unwrap_or_default()),
         ),
         note("sleeps of 2 ms and more a second", CitedValue::Rate(input.rate(None, all.after_long.count))),
-        note("time from their wake-ups to their entries, of the vCPUs' time", share(all.after_long.sum, wall)),
+        note(
+            "time from wake-up to entry after sleeps of 2 ms and more, as a share of the vCPUs' time",
+            share(all.after_long.sum, wall),
+        ),
     ];
     let gain = Gain {
         of: GainOf::WakeUps,

@@ -6,24 +6,28 @@ use crate::judgement::AdviceWords;
 pub(super) const UNJUDGED: &str = "idle states, frequencies and SMT siblings of the host";
 
 /// Why nothing is said of them where wake-ups take long.
-pub(super) const UNSEEN: &str = "wake-ups are no later after long sleeps than after short ones, so no deep idle state \
-    shows; but the way out of one may lie before sched_wakeup";
+pub(super) const UNSEEN: &str = "vCPUs enter no later after long sleeps than after short ones, so no deep idle state \
+    shows; but a CPU may leave its idle state before sched_wakeup, which this comparison does not see";
 pub(super) const SHORT: &str =
-    "vCPUs that were woken wait for CPUs that others have, which hides how long an idle one takes";
+    "woken vCPUs wait for CPUs that other tasks have, which hides how long an idle CPU takes to wake up";
 pub(super) const FEW: &str =
-    "there are too few long sleeps, or short ones, to compare how long vCPUs take to come back after them";
+    "there are too few long sleeps, or too few short ones, to compare how late vCPUs enter after each";
 
 /// What records the host's CPUs.
 pub(super) const RECORD: &str = "`perf record -e power:cpu_idle -e power:cpu_frequency -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a -- \
     sleep 10` (and `exitscope lab exits` for what mitigations cost)";
 
-pub(super) const RANGE: &str = "from 0 (cold caches delay wake-ups, too) to all the time that wake-ups from long \
-     sleeps take beyond those from short ones";
+pub(super) const RANGE: &str = "from 0 (cold caches delay wake-ups, too) to all the time by which wake-ups after long \
+     sleeps take longer than those after short ones";
+
+/// The risk of idle states that are not deep, under any hypervisor.
+pub(crate) const SHALLOW_COSTS_POWER: &str =
+    "idle CPUs draw more power, which leaves less of it for busy ones: these may run at lower frequencies";
 
 pub(super) fn shallower() -> AdviceWords {
     AdviceWords {
-        change: "keep the host's idle CPUs out of their deep idle states, if sooner wake-ups are worth the power: \
-            vCPUs that have slept long come back later than those that have slept briefly"
+        change: "keep the host's idle CPUs out of deep idle states, if earlier wake-ups are worth the power: vCPUs \
+            enter later after long sleeps than after short ones"
             .into(),
         settings: vec![
             by_hand(
@@ -35,7 +39,7 @@ pub(super) fn shallower() -> AdviceWords {
                  virtual-host)",
             ),
         ],
-        risk: "CPUs that do not sleep deeply draw more power, and others cannot run as fast for it".into(),
+        risk: SHALLOW_COSTS_POWER.into(),
         payer: "nobody; it costs power".into(),
         undo: "`cpupower idle-set -E`".into(),
         acts: "at once".into(),

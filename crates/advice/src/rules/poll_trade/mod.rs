@@ -94,16 +94,16 @@ fn note(input: &AdviceInput, all: &HaltStats, judgement: &mut Judgement) -> Vec<
         cite("CPUs that successful polls kept busy", CitedValue::Cpus(busy(input, all))),
         cite("halts a second of each vCPU", CitedValue::Rate(input.rate(None, all.halts()) / vcpus as f64)),
         cite(
-            "part of the halts that successful polls ended",
+            "share of the halts that successful polls ended",
             CitedValue::Share(polls.gaps.count as f64 / all.halts().max(1) as f64),
         ),
-        cite("the longest successful poll: what limits polls is no shorter", time(polls.gaps.max)),
+        cite("longest successful poll, which is a lower bound of the limit of polls", time(polls.gaps.max)),
     ];
     if let Some(mean) = polls.latencies.mean() {
         facts.push(cite("mean time from the wake-up to the entry after a successful poll", time(mean.0)));
     }
     if let Some(mean) = all.blocked.latencies.mean() {
-        facts.push(cite("the same of halts that blocked", time(mean.0)));
+        facts.push(cite("mean time from the wake-up to the entry after a halt that blocked", time(mean.0)));
     }
     facts
 }

@@ -8,15 +8,14 @@ use crate::setting::{AdviceSetting, SettingSide};
 use exitscope_policy::Knob;
 use exitscope_units::Nanos;
 
-pub(super) const RANGE: &str = "from the time of successful polls beyond the value (a poll that fails takes the \
-    value) to all the time of those polls (KVM gives up polls that fail); the CPU time of blocking and waking is not \
-    included";
+pub(super) const RANGE: &str = "from the part of successful polls beyond the new limit (polls that then fail still take that limit) to \
+    all the time of the polls that exceed it (KVM shortens polls that fail); the CPU time of blocking and waking is not included";
 
 /// Polls keep `cpus` CPUs busy; with `limit`, `later` wake-ups a second come later.
 pub(super) fn shorter(knob: &'static Knob, limit: u64, cpus: f64, later: f64, release: &str) -> AdviceWords {
     let then = match limit {
         0 => "without them".to_string(),
-        limit => format!("with polls of at most {}", Nanos(limit)),
+        limit => format!("with polls limited to {}", Nanos(limit)),
     };
     let tried = format!(
         "`exitscope try halt_poll_ns={} --vm PID --metric …` measures on this host what it costs the guest, and \
@@ -25,8 +24,8 @@ pub(super) fn shorter(knob: &'static Knob, limit: u64, cpus: f64, later: f64, re
     );
     AdviceWords {
         change: format!(
-            "shorten host halt polling, if its CPUs are worth more than early wake-ups: KVM's successful polls keep {cpus:.2} CPUs busy; \
-             {then}, {later:.0} wake-ups a second come later, each by what it takes to wake a thread that sleeps"
+            "shorten host halt polling, if the CPUs that it takes are worth more than early wake-ups: successful polls keep {cpus:.2} CPUs \
+             busy; {then}, {later:.0} wake-ups a second come later, each by the time to wake a sleeping thread"
         ),
         settings: vec![
             AdviceSetting::Knob { side: SettingSide::Host, knob, value: limit },

@@ -272,7 +272,7 @@ fn note(
     let share = recorded.successful_polls as f64 / halts.halts().max(1) as f64;
     let mut facts = vec![
         judgement.cite(vm, Topic::Halts, "halts a second", CitedValue::Rate(input.rate(vm, halts.halts()))),
-        judgement.cite(vm, Topic::Halts, "part of the halts that successful polls ended", CitedValue::Share(share)),
+        judgement.cite(vm, Topic::Halts, "share of the halts that successful polls ended", CitedValue::Share(share)),
         judgement.cite(
             vm,
             Topic::Halts,
@@ -284,7 +284,7 @@ fn note(
         facts.push(judgement.cite(
             vm,
             Topic::Halts,
-            "median gap, from the halt to what ends it",
+            "median time from a halt to the event that ends it",
             CitedValue::Time(gap),
         ));
     }
@@ -615,12 +615,12 @@ mod tests {
             ("no wake-ups", Case { inexact: 101, in_force: None, ..case }, None),
             ("no polls", Case { switches: false, in_force: None, ..case }, None),
             ("KVM's polls alone", Case { switches: false, polls: true, in_force: None, ..case }, Some("does not show")),
-            ("a guest polls", Case { guest_polls: true, ..case }, Some("a guest switched it off for itself")),
+            ("a guest polls", Case { guest_polls: true, ..case }, Some("the guest switched KVM's halt polling off")),
             ("a poll grew from less", Case { change: changed(true, 44_000), in_force: Some(45_001), ..case }, None),
             (
                 "a poll grew after as long a halt",
                 Case { change: changed(true, 44_000), in_force: Some(45_000), ..case },
-                Some("KVM decided"),
+                Some("KVM's decisions do not follow"),
             ),
             (
                 "a poll shrank after a halt",
@@ -630,9 +630,9 @@ mod tests {
             (
                 "a poll shrank after as short a halt",
                 Case { change: changed(false, 44_000), in_force: Some(45_000), ..case },
-                Some("KVM decided"),
+                Some("KVM's decisions do not follow"),
             ),
-            ("KVM polled for none", Case { polled: 0, in_force: Some(16_000), ..case }, Some("KVM polled for no halt")),
+            ("KVM polled for none", Case { polled: 0, in_force: Some(16_000), ..case }, Some("KVM polled at no halt")),
             ("and had no reason to", Case { polled: 0, in_force: Some(14_000), ..case }, None),
         ] {
             match (case.unknown(), why) {
@@ -748,7 +748,7 @@ mod tests {
         let candidates = candidates(recorded, &[longer]);
         for (steal, idle, why) in [
             (50, 9, None),
-            (51, 9, Some("polling would not shorten the way")),
+            (51, 9, Some("polling would not bring wake-ups forward")),
             (50, 10, Some("longer polls would use up a quota")),
             (51, 10, Some("longer polls would use up a quota")),
         ] {

@@ -17,31 +17,29 @@ pub(crate) const RESTORE: &str = "exitscope advise --undo, or write the old valu
 /// Why longer polls of the host are not advised.
 pub(super) const UNDER_A_QUOTA: &str =
     "longer polls would use up a quota of CPU time: CPUs were left idle while vCPUs were runnable";
-pub(super) const CPUS_SHORT: &str = "polling would not shorten the way from a wake-up to the guest: vCPUs wait for CPUs, and KVM does not \
-    poll while another task wants its CPU";
+pub(super) const CPUS_SHORT: &str = "polling would not bring wake-ups forward: vCPUs wait for CPUs, and KVM does not poll while another task \
+    wants the CPU";
 pub(super) const NONE_PAYS: &str =
-    "the guest itself halts that often; no other halt_poll_ns that was replayed would pay";
+    "the guest itself halts that often, and in a replay no other halt_poll_ns gains more than it costs";
 
 /// Why the host's polling is not judged.
 pub(super) const GUEST_SWITCHED_IT_OFF: &str =
-    "a guest switched it off for itself (MSR_KVM_POLL_CONTROL): no setting of the host changes that";
-pub(super) const LIMIT_UNKNOWN: &str = "the recording does not show halt_poll_ns, so no other value is replayed; \
-    KVM's decisions show at best between which values it was (`report --view halt`), and \
-    /sys/module/kvm/parameters/halt_poll_ns shows it";
-pub(super) const ANOTHER_LIMIT: &str =
-    "KVM decided by another limit than halt_poll_ns: the VMM's own (KVM_CAP_HALT_POLL), or it was changed";
-pub(super) const NEVER_POLLED: &str = "KVM polled for no halt although halt_poll_ns is longer than many were: a guest that switched it off before the \
-    recording (MSR_KVM_POLL_CONTROL), or the VMM's own limit (KVM_CAP_HALT_POLL)";
+    "the guest switched KVM's halt polling off (MSR_KVM_POLL_CONTROL): no setting of the host changes that";
+pub(super) const LIMIT_UNKNOWN: &str = "the recording does not show halt_poll_ns, so no other value is replayed; KVM's decisions at best \
+    bound it (`report --view halt`), and /sys/module/kvm/parameters/halt_poll_ns has it";
+pub(super) const ANOTHER_LIMIT: &str = "KVM's decisions do not follow halt_poll_ns: the VMM set a limit of its own (KVM_CAP_HALT_POLL), or \
+    halt_poll_ns was changed";
+pub(super) const NEVER_POLLED: &str = "KVM polled at no halt, although many halts were shorter than halt_poll_ns: the guest switched polling \
+    off before the recording (MSR_KVM_POLL_CONTROL), or the VMM set a limit of its own (KVM_CAP_HALT_POLL)";
 
 /// What recordings lack.
 pub(super) const NO_ENDS: &str = "the recording has no kvm_vcpu_wakeup";
 pub(super) const NO_POLLS: &str =
-    "the recording has no kvm_halt_poll_ns and no sched_switch, which show what KVM's polls took";
-pub(super) const BY_RUNNER: &str = "on powerpc halts are virtual cores', and no thread's sleep is taken for one";
+    "the recording has no kvm_halt_poll_ns and no sched_switch, which show how long KVM polled";
+pub(super) const BY_RUNNER: &str = "on powerpc a whole virtual core halts, and no thread's sleep is taken for its halt";
 pub(super) const NO_WAKEUPS: &str = "the recording has no sched_wakeup, which shows when vCPUs were woken";
-pub(super) const GUEST_POLLED: &str =
-    "the guest polled: gaps that its polls ended left no trace; set guest_halt_poll_ns=0 in it meanwhile";
-pub(super) const HALTS_UNTRIED: &str = "there were more halts than are kept to try it on";
+pub(super) const GUEST_POLLED: &str = "the guest polled, and waits that its polls ended left no trace; record again with guest_halt_poll_ns=0 in the guest";
+pub(super) const HALTS_UNTRIED: &str = "there were more halts than are kept for a replay";
 
 /// Polling is CPU time, which a quota of the VM's cgroup counts; no event tells of a quota.
 const QUOTA: &str = "only if cpu.max of the VM's cgroup is max (libvirt: no <quota> in <cputune>): polling uses up a \
@@ -79,8 +77,8 @@ impl PollWords<'_> {
         AdviceWords {
             change: format!("lengthen host halt polling: {} would end {caught} halts before they block", self.set_to()),
             settings: vec![self.set(SettingSide::Host), by_hand(QUOTA)],
-            risk: "KVM stops polling when another task wants the CPU, so that only power and \
-                hyperthreads suffer; it acts on all VMs"
+            risk: "polling takes power, and slows the sibling hyperthreads; KVM stops polling when another task wants the CPU; \
+                it acts on all VMs"
                 .into(),
             payer: self.more_polling().into(),
             undo: RESTORE.into(),
@@ -93,8 +91,8 @@ impl PollWords<'_> {
         AdviceWords {
             change: format!("{verb} host halt polling: {}; most polling time is in failed polls", self.set_to()),
             settings: vec![self.set(SettingSide::Host)],
-            risk: "latencies of workloads that were not in this recording; it acts on all VMs".into(),
-            payer: format!("the guests: wake-ups later by {} in each second, all together", self.price).into(),
+            risk: "workloads that were not in this recording may gain from longer polls; it acts on all VMs".into(),
+            payer: format!("the guests: their wake-ups come later, by {} in each second in total", self.price).into(),
             undo: RESTORE.into(),
             acts: halt_poll_reach(self.release).text().into(),
         }
@@ -112,18 +110,18 @@ impl PollWords<'_> {
         ];
         AdviceWords {
             change: format!(
-                "let the guest poll before it halts, instead of KVM for it: {name}={value} would have avoided {caught} of the exits for \
-                 halts, and with each a wake-up or a poll of KVM's"
+                "let the guest poll before it halts, in place of KVM: {name}={value} would have avoided {caught} of the exits for halts, \
+                 each with a wake-up or a poll by KVM"
             ),
             settings: for_vmm(vmm, settings),
             risk: format!(
-                "{TAKES_CPUS}; gaps are replayed unchanged, and a guest that is answered sooner may ask sooner"
+                "{TAKES_CPUS}; the replay keeps the waits as they were, but a guest that is woken earlier may halt earlier again"
             )
             .into(),
             payer: self.more_polling().into(),
             undo: "in the guest: write the old value back, or modprobe -r cpuidle-haltpoll".into(),
-            acts: "at once, in the guest in which it is set; the guest's driver switches KVM's own polling \
-                off for it where the host offers that (poll-control)"
+            acts: "at once, in the guest where it is set; its driver switches KVM's own polling for this guest off \
+                where the host offers that (poll-control)"
                 .into(),
         }
     }
@@ -145,7 +143,7 @@ impl PollWords<'_> {
     fn more_polling(&self) -> String {
         let cpus = self.price.0 as f64 / 1e9;
         format!(
-            "the host's CPUs: {} more polling in each second, {cpus:.2} CPUs; sibling hyperthreads feel it",
+            "the host's CPUs: {} more polling in each second ({cpus:.2} CPUs), which also slows sibling hyperthreads",
             self.price
         )
     }

@@ -155,14 +155,19 @@ fn note(
     judgement: &mut Judgement,
 ) -> Vec<CitedFactId> {
     let cost = yields.lasted.sum.saturating_sub(yields.waited);
-    let what = format!("yields a second of vCPUs that spin ({})", calls(input, host, vm));
+    let what = format!("yields a second ({})", calls(input, host, vm));
     let mut facts = vec![
         judgement.cite(Some(vm), Topic::Yields, what, CitedValue::Rate(input.rate(Some(vm), yields.count))),
-        judgement.cite(Some(vm), Topic::Yields, "CPU time of those yields, of the vCPUs' time", share(cost, time.wall)),
         judgement.cite(
             Some(vm),
             Topic::Yields,
-            "part of the yields at which a sibling was preempted",
+            "CPU time of those yields, as a share of the vCPUs' time",
+            share(cost, time.wall),
+        ),
+        judgement.cite(
+            Some(vm),
+            Topic::Yields,
+            "share of the yields at which a sibling was preempted",
             share(yields.preempted, yields.known()),
         ),
     ];
@@ -173,12 +178,12 @@ fn note(
         preempted += cell[TargetState::Preempted as usize];
     }
     if named > 0 {
-        let what = "part of the yields to a vCPU by its number, at which that one was runnable without a CPU";
+        let what = "share of the yields that name a vCPU, at which that vCPU was runnable without a CPU";
         facts.push(judgement.cite(Some(vm), Topic::Yields, what, share(preempted, named)));
     }
     let waited_for = waited_for(input, vm);
     if waited_for > Nanos::ZERO {
-        let what = "time from siblings' first yield until a preempted vCPU ran again, in each second";
+        let what = "time from a sibling's first yield until the preempted vCPU ran again, all of them in each second";
         facts.push(judgement.cite(
             Some(vm),
             Topic::Yields,
@@ -448,7 +453,7 @@ mod tests {
 
     #[test]
     fn what_was_not_tried_is_not_said_to_win_nothing() {
-        let won = |judgement: &Judgement| judgement.left_alone.iter().any(|row| row.why.contains("beyond doubt"));
+        let won = |judgement: &Judgement| judgement.left_alone.iter().any(|row| row.why.contains("for certain"));
         let nothing = judged_by(YieldCall::Pause, 20 * US, 0, |trials| {
             trials.spins.iter_mut().for_each(|trial| trial.least = (0.0, 0.0, 0.0));
         });
@@ -654,15 +659,15 @@ mod tests {
         assert_eq!(
             all,
             [
-                "yields a second of vCPUs that spin (PAUSE) Rate(500.0)".to_string(),
-                "CPU time of those yields, of the vCPUs' time Share(0.01)".to_string(),
-                "part of the yields at which a sibling was preempted Share(0.05)".to_string(),
+                "yields a second (PAUSE) Rate(500.0)".to_string(),
+                "CPU time of those yields, as a share of the vCPUs' time Share(0.01)".to_string(),
+                "share of the yields at which a sibling was preempted Share(0.05)".to_string(),
                 // Ten of 28, those left out of which nobody knows where the other was.
                 format!(
-                    "part of the yields to a vCPU by its number, at which that one was runnable without a CPU {:?}",
+                    "share of the yields that name a vCPU, at which that vCPU was runnable without a CPU {:?}",
                     CitedValue::Share(10.0 / 28.0)
                 ),
-                "time from siblings' first yield until a preempted vCPU ran again, in each second Time(Nanos(4500))"
+                "time from a sibling's first yield until the preempted vCPU ran again, all of them in each second Time(Nanos(4500))"
                     .to_string(),
                 format!("{WAITED} Share(0.25)"),
                 "vCPUs Count(2)".to_string(),

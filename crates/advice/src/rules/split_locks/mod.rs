@@ -99,7 +99,7 @@ fn answer(input: &AdviceInput, vm: VmId, told: Told, all: &ExitStats, judgement:
     let mut note = |what: &str, figure| judgement.cite(Some(vm), Topic::Devices, what, figure);
     let facts = [
         note("exits a second for split locks", CitedValue::Rate(input.rate(Some(vm), all.count))),
-        note("time of those exits, of the vCPUs' time: split locks", share(cost, wall)),
+        note("time of those exits, as a share of the vCPUs' time: split locks", share(cost, wall)),
         note("median length of an exit for a split lock", CitedValue::Time(all.quantile(5_000).unwrap_or_default())),
     ];
     let gain = Gain {

@@ -3,7 +3,7 @@
 mod takers;
 mod wording;
 
-pub(crate) use wording::pins;
+pub(crate) use wording::{LOWER_PEAK, pins};
 
 use self::takers::CpuHolder;
 use super::device_rules::NO_RUN_STATES;
@@ -36,10 +36,11 @@ const NAMED: usize = 8;
 /// Of those who took vCPUs' CPUs, so many are named.
 const INTRUDERS: usize = 3;
 
-pub(crate) const WAITED: &str = "steal, of the time in which its vCPUs could run";
+pub(crate) const WAITED: &str = "steal, as a share of the time in which its vCPUs could run";
 
 /// Without the scheduler's events, of powerpc.
-const TOOK_TURNS: &str = "time in which another virtual core had the CPU, of the time in which its vCPUs could run";
+const TOOK_TURNS: &str =
+    "time in which another virtual core had the CPU, as a share of the time in which its vCPUs could run";
 
 /// Xen 3.3 to 4.0 emulate every port access as if it were string I/O; changeset 147808b8b8 of 2010 ended that.
 const LONG_WAY: std::ops::RangeInclusive<(u32, u32)> = (3, 3)..=(4, 0);
@@ -257,12 +258,12 @@ fn note(input: &AdviceInput, host: &RecordedHost, felt: &Felt, judgement: &mut J
         facts.push(judgement.cite(Some(*vm), Topic::Timeline, WAITED, share(time.steal, time.wanted())));
     }
     for vm in felt.throttled.iter().take(NAMED) {
-        let what = "times that a vCPU that could run was taken off its CPU, which was left idle";
+        let what = "times that a runnable vCPU was taken off its CPU, and the CPU then idled";
         facts.push(judgement.cite(Some(*vm), Topic::Timeline, what, CitedValue::Count(input.times_left_idle(*vm))));
     }
     let mut cite = |what: String, figure| facts.push(judgement.cite(None, Topic::Timeline, what, figure));
     if felt.from_preemptions > 0 {
-        let what = "part of that steal which follows a wake-up, not a preemption".into();
+        let what = "share of that steal that follows a wake-up, not a preemption".into();
         cite(what, share(felt.waited - felt.from_preemptions, felt.waited));
     }
     for holder in felt.holders.iter().take(INTRUDERS) {
@@ -271,7 +272,7 @@ fn note(input: &AdviceInput, host: &RecordedHost, felt: &Felt, judgement: &mut J
     let known = total(felt.holders.iter().map(|holder| holder.time));
     if known > 0 && (felt.waited - known.min(felt.waited)).saturating_mul(FELT) >= felt.waited {
         cite(
-            "part of that steal in which it is not known who had the CPU".into(),
+            "share of that steal in which it is not known who had the CPU".into(),
             share(felt.waited - known, felt.waited),
         );
     }
@@ -285,7 +286,7 @@ fn note(input: &AdviceInput, host: &RecordedHost, felt: &Felt, judgement: &mut J
             cite(format!("yields of these vCPUs after which {name} ran"), CitedValue::Count(taken.yields));
         }
         if taken.waited > 0 {
-            let what = format!("part of that steal which follows {name} taking the CPU");
+            let what = format!("share of that steal that begins when {name} takes the CPU");
             cite(what, share(taken.waited, felt.waited));
         }
     }
@@ -375,7 +376,12 @@ fn long_way(input: &AdviceInput, host: &RecordedHost, vm: VmId, time: &VmTime, j
             "port reads a second",
             CitedValue::Rate(input.rate(Some(vm), reads.count)),
         ),
-        judgement.cite(Some(vm), Topic::Devices, "their time, of the vCPUs' time", share(reads.cost().0, time.wall)),
+        judgement.cite(
+            Some(vm),
+            Topic::Devices,
+            "time of these port reads, as a share of the vCPUs' time",
+            share(reads.cost().0, time.wall),
+        ),
     ];
     let per_second = input.per_second(Some(vm), saved);
     let how = GainMethod::Published("xen-devel, 2008: a port read of 16,112 cycles took 13,296 with the short way");
@@ -431,10 +437,10 @@ mod tests {
             (
                 thread(70, VmId(7), "CPU 0/KVM"),
                 "while vCPUs of VM web 7 had the CPU longest, then make",
-                "share CPUs: fewer vCPUs on them",
+                "put fewer vCPUs on them",
             ),
             (thread(vcpu(1).tid.0, own, ""), "while other vCPUs of the same VM had", "take each other's CPUs"),
-            (thread(90, own, "IO disk0"), "while IO disk0 of the VM's own VMM had", "<emulatorpin> and <iothreadpin>"),
+            (thread(90, own, "IO disk0"), "while IO disk0 of the VM's own VMM had", "<iothreadpin>, both in <cputune>"),
             (
                 thread(50, VmId(50), "yes"),
                 "while yes (PID 50) had the CPU longest, then make (PID 60)",
@@ -456,7 +462,7 @@ mod tests {
                 judgement
                     .facts()
                     .iter()
-                    .find(|fact| fact.what.starts_with("part of that steal") && fact.what.contains(what))
+                    .find(|fact| fact.what.starts_with("share of that steal") && fact.what.contains(what))
             };
             assert_eq!(figure("make (PID 60) had the CPU").map(|fact| fact.figure), Some(CitedValue::Share(0.25)));
             assert_eq!(figure("not known").map(|fact| fact.figure), Some(CitedValue::Share(0.15)));
@@ -515,7 +521,7 @@ mod tests {
         for (what, cpus, is_idle, says, pinned) in [
             ("more CPUs than are wanted", 4, false, "although they run on or wait for 2.00 of 4 CPUs", true),
             ("fewer", 1, false, "run fewer vCPUs on this host", false),
-            ("nobody knows how many", 0, false, "the recording does not show how many there are", false),
+            ("nobody knows how many", 0, false, "the recording does not show how many the host has", false),
             // Linux, kernel/sched/fair.c, throttle_cfs_rq: a runnable task of a group without quota is off the queue.
             ("a quota", 4, true, "look for a CPU quota", false),
         ] {
@@ -598,7 +604,7 @@ mod tests {
         assert_eq!((gain.low, gain.high), (Nanos(800_000_000), Nanos(800_000_000)));
         let said = |vm| judgement.said(VmId(vm)).map(|row| row.1.clone()).collect::<Vec<_>>();
         assert!(matches!(said(1)[..], [RuleAnswer::Advice(_)]) && matches!(said(2)[..], [RuleAnswer::Advice(_)]));
-        assert!(matches!(&said(3)[..], [RuleAnswer::NotJudged(why)] if why.contains("less than a tenth")));
+        assert!(matches!(&said(3)[..], [RuleAnswer::NotJudged(why)] if why.contains("less than 10 %")));
     }
 
     #[test]
@@ -626,9 +632,9 @@ mod tests {
                 "short",
                 host(1, false),
                 0,
-                "vCPUs run on or wait for 2.0 CPUs, and there are 1",
+                "vCPUs run on or wait for 2.0 CPUs, and the host has 1",
                 fewer,
-                "fewer vCPUs are a lower peak",
+                "with fewer vCPUs",
                 "at once where VMs can be moved",
                 500,
                 false,
@@ -639,7 +645,7 @@ mod tests {
                 0,
                 "although they run on or wait for 2.00 of 2 CPUs",
                 "first the limits",
-                "who is kept off",
+                "the tasks that are kept off",
                 "at once",
                 0,
                 false,
@@ -648,9 +654,9 @@ mod tests {
                 "nobody knows",
                 host(0, false),
                 0,
-                "the recording does not show how many there are",
+                "the recording does not show how many the host has",
                 "first the limits",
-                "who is kept off",
+                "the tasks that are kept off",
                 "at once",
                 0,
                 false,
@@ -659,9 +665,9 @@ mod tests {
                 "Xen, short",
                 host(1, true),
                 0,
-                "vCPUs run on or wait for 2.0 CPUs, and there are 1",
+                "vCPUs run on or wait for 2.0 CPUs, and the host has 1",
                 fewer,
-                "fewer vCPUs are a lower peak",
+                "with fewer vCPUs",
                 "at once where VMs can be moved",
                 500,
                 false,
@@ -672,7 +678,7 @@ mod tests {
                 0,
                 "although they run on or wait for 2.00 of 4 CPUs",
                 "`xl vcpu-list`",
-                "what these VMs get",
+                "other VMs get less",
                 "at once",
                 0,
                 false,
@@ -706,7 +712,7 @@ mod tests {
                 10,
                 "although they run",
                 "`xl vcpu-list`",
-                "what these VMs get",
+                "other VMs get less",
                 "at once",
                 0,
                 false,
@@ -726,11 +732,11 @@ mod tests {
             assert!(plan.risk.starts_with(risk), "{what}: {}", plan.risk);
             assert!(plan.acts.starts_with(acts), "{what}: {}", plan.acts);
             assert_eq!((plan.gain.low, plan.gain.high), (Nanos(low * 1_000_000), Nanos(500_000_000)), "{what}");
-            let is_short = format!("{:?}", plan.gain.how).contains("short of");
+            let is_short = format!("{:?}", plan.gain.how).contains("demand exceeds");
             assert_eq!(is_short, low > 0, "{what}");
             let pins = |setting: &AdviceSetting| matches!(setting, AdviceSetting::Libvirt { within: "cputune", .. });
             assert_eq!(plan.settings.iter().any(pins), pinned, "{what}: {texts:?}");
-            let left = judgement.facts().iter().find(|fact| fact.what.contains("was left idle"));
+            let left = judgement.facts().iter().find(|fact| fact.what.contains("the CPU then idled"));
             assert_eq!(
                 left.map(|fact| fact.figure),
                 (idle > 0 && !host.xen).then_some(CitedValue::Count(idle)),

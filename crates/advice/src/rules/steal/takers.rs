@@ -1,6 +1,7 @@
 //! Who had the CPUs for which vCPUs waited, of several VMs together, and what is done about each kind of them.
 
 use crate::cures::cure::by_hand;
+use crate::cures::unmapping_cures::KCOMPACTD;
 use crate::evidence::input::{AdviceInput, RecordedHost, VmTime, total};
 use crate::setting::AdviceSetting;
 use exitscope_analysis::TakerKind;
@@ -57,39 +58,69 @@ fn is_part_of(holders: &[CpuHolder], kind: TakerKind, (part, whole): (u64, u64))
 }
 
 /// What kernel threads do, by the beginnings of their names, and what keeps them off a CPU.
-const KERNEL_THREADS: &[(&str, &str)] = &[
+const KERNEL_THREADS: &[(&str, AdviceSetting)] = &[
     (
         "ksoftirqd",
-        "ksoftirqd serves soft interrupts that are too many for the interrupts themselves: keep devices' interrupts off the vCPUs' CPUs \
-            (/proc/irq/*/smp_affinity_list, irqbalance's banned CPUs; of receive packet steering /sys/class/net/*/queues/rx-*/rps_cpus)",
+        by_hand(
+            "ksoftirqd runs soft interrupts, mostly those of devices, when there are too many to run at the end of an interrupt: keep devices' \
+            interrupts off the vCPUs' CPUs (/proc/irq/*/smp_affinity_list, irqbalance's banned CPUs; for receive packet steering \
+            /sys/class/net/*/queues/rx-*/rps_cpus)",
+        ),
     ),
     (
         "irq/",
-        "an interrupt's thread runs where the interrupt may come: keep it off the vCPUs' CPUs (/proc/irq/*/smp_affinity_list)",
+        by_hand(
+            "a threaded interrupt handler runs on the CPUs to which its interrupt may be sent: keep it off the vCPUs' CPUs by \
+            /proc/irq/*/smp_affinity_list",
+        ),
     ),
     (
         "kworker",
-        "kworker does what is put off: keep unbound work off the vCPUs' CPUs (/sys/devices/virtual/workqueue/cpumask); work of one CPU \
-            stays on the CPU that asked for it",
+        by_hand(
+            "kworker runs the kernel's workqueues: keep unbound work off the vCPUs' CPUs (/sys/devices/virtual/workqueue/cpumask); work \
+            bound to a CPU stays on the CPU that queued it",
+        ),
     ),
     (
         "migration",
-        "migration moves tasks between CPUs, at once and before all others: pinned vCPUs are not moved; `perf sched \
-         timehist -M` shows which tasks are",
+        by_hand(
+            "migration is the kernel's thread that moves tasks between CPUs, and runs before all others: pinned vCPUs are not moved; \
+         `perf sched timehist -M` shows which tasks are",
+        ),
     ),
     (
         "rcu",
-        "RCU's callbacks: rcu_nocbs= takes them off the vCPUs' CPUs, and their threads can have CPUs of their own (taskset -p)",
+        by_hand(
+            "RCU's threads end grace periods and run callbacks: rcu_nocbs=CPUS on the host's command line takes callbacks off the vCPUs' CPUs, \
+            and RCU's threads can have other CPUs (taskset -p)",
+        ),
     ),
-    ("kswapd", "kswapd frees memory because there is too little: fewer or smaller VMs, or more memory"),
+    ("kswapd", by_hand("kswapd reclaims memory, of which the host is short: fewer or smaller VMs, or more memory")),
+    ("kcompactd", KCOMPACTD),
     (
-        "kcompactd",
-        "kcompactd moves memory together for huge pages: /proc/sys/vm/compaction_proactiveness, or huge pages set aside",
+        "khugepaged",
+        by_hand(
+            "khugepaged collapses small pages into huge ones: a larger \
+            /sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs has it run less often",
+        ),
     ),
-    ("khugepaged", "khugepaged makes huge pages: /sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs"),
-    ("ksmd", "ksmd merges pages: /sys/kernel/mm/ksm/run, sleep_millisecs"),
-    ("vhost", "vhost works for the devices of the VM whose VMM's PID is in its name: a CPU of its own (taskset -p)"),
+    (
+        "ksmd",
+        by_hand(
+            "ksmd merges equal pages: a larger sleep_millisecs in /sys/kernel/mm/ksm has it run less often, and 0 in its file run stops it",
+        ),
+    ),
+    (
+        "vhost",
+        by_hand(
+            "vhost-PID works for virtio devices of the VM whose VMM has that PID: give it CPUs other than the vCPUs' (taskset -p)",
+        ),
+    ),
 ];
+
+/// What is done about other threads of the kernel.
+const OTHER_KERNEL_THREAD: AdviceSetting =
+    by_hand("a thread of the kernel: find out what it works for, and whether it can run on other CPUs (taskset -p)");
 
 impl CpuHolder {
     /// What is done so that this one has other CPUs.
@@ -97,15 +128,15 @@ impl CpuHolder {
         let name = self.name.as_deref().unwrap_or("that process");
         match self.kind {
             TakerKind::OtherVm | TakerKind::SomeVcpu => by_hand(
-                "the vCPUs of these VMs share CPUs: fewer vCPUs on them, or other CPUs for some (libvirt: <vcpupin>; taskset -p, \
-                    cpuset.cpus)",
+                "vCPUs of several VMs share these CPUs: put fewer vCPUs on them, or give some of them other CPUs (libvirt: <vcpupin>; \
+                    taskset -p, cpuset.cpus)",
             ),
             TakerKind::SameVm => by_hand(
                 "the VM's vCPUs take each other's CPUs: fewer vCPUs for it, or more CPUs in its affinity and cpuset",
             ),
             TakerKind::OwnVmm => by_hand(
-                "the VM's own other threads (devices, I/O) on other CPUs than its vCPUs: libvirt's <emulatorpin> and <iothreadpin> in \
-                    <cputune>, else taskset -p of these threads; vhost's workers go by <emulatorpin>, too",
+                "put the VM's own other threads (devices, I/O) on other CPUs than its vCPUs': libvirt's <emulatorpin>, which also moves \
+                    vhost's workers, and <iothreadpin>, both in <cputune>; without libvirt, taskset -p of these threads",
             ),
             TakerKind::Process => AdviceSetting::ByHand(
                 format!(
@@ -115,11 +146,11 @@ impl CpuHolder {
             ),
             TakerKind::KernelThread => {
                 let row = KERNEL_THREADS.iter().find(|(begin, _)| name.starts_with(begin));
-                by_hand(row.map_or("a thread of the kernel: find what it is of, and whether it can run elsewhere (taskset -p)", |row| row.1))
+                row.map_or(OTHER_KERNEL_THREAD, |row| row.1.clone())
             }
             TakerKind::WakingUp => by_hand(
-                "the CPUs were idle and woke up: shallower idle states (/sys/devices/system/cpu/cpu*/cpuidle/state*/disable), or halt \
-                    polling",
+                "the CPUs were idle and had to wake up: allow only shallow idle states (/sys/devices/system/cpu/cpu*/cpuidle/state*/disable), \
+                    or let KVM poll longer before vCPUs halt (see halts)",
             ),
             TakerKind::Idle | TakerKind::Others | TakerKind::Unknown => by_hand(super::wording::TIMEHIST),
         }

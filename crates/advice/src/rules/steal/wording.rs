@@ -14,31 +14,30 @@ use exitscope_units::VcpuId;
 const PINS: u64 = 512;
 
 /// What ranges go by.
-pub(super) const WHAT_IS_LACKING: &str =
-    "from the CPU time that the host is short of, less the waits after yields, to all of the waiting";
-pub(super) const ALL_OF_IT: &str = "from 0 to all of the waiting";
-pub(super) const ALL_THAT_IS_KNOWN: &str = "from 0 to all of the waiting that is known";
+pub(super) const WHAT_IS_LACKING: &str = "from the CPU time by which demand exceeds the host's CPUs, steal after yields left out, to all of these vCPUs' steal";
+pub(super) const ALL_OF_IT: &str = "from 0 to all of these vCPUs' steal";
+pub(super) const ALL_THAT_IS_KNOWN: &str = "from 0 to all of these vCPUs' known steal";
 
 /// Where nobody had the CPUs; what can be done about that, the rule about idle states says.
-pub(super) const WAKING_UP: &str = "nobody had the CPUs for which these vCPUs waited: they were idle, and took that long to wake up (see idle \
+pub(super) const WAKING_UP: &str = "the CPUs for which these vCPUs waited were idle, and that is how long they took to wake up (see idle \
     states)";
 
 /// What is done about vCPUs that take each other's CPUs.
 const OWN_VCPUS: &str =
-    "mostly it was another vCPU of the same VM that took the CPU: fewer vCPUs, or more CPUs in its affinity and cpuset";
+    "mostly another vCPU of the same VM took the CPU: fewer vCPUs, or more CPUs in the VM's affinity and cpuset";
 pub(super) const TIMEHIST: &str = "neighbours: `perf sched timehist -w` shows which task ran instead";
 
 const WHOEVER: &str = "whoever has the CPUs now";
 const PINNED: &str = "pinned vCPUs cannot move to a CPU that is free";
-const LOWER_PEAK: &str = "fewer vCPUs are a lower peak";
+pub(crate) const LOWER_PEAK: &str = "with fewer vCPUs the VM can do less at its peak";
 
 /// Of little waiting; with the vCPU that waits for more than the others, and how much.
 pub(super) fn little(worst: Option<(VcpuId, f64)>) -> String {
     let worst = match worst {
-        Some((vcpu, share)) => format!(", on average (vCPU {} for {:.0} %)", vcpu.0, share * 100.0),
+        Some((vcpu, share)) => format!(", on average (vCPU {}: {:.0} %)", vcpu.0, share * 100.0),
         None => String::new(),
     };
-    format!("its vCPUs wait for less than a tenth of the time that they run or wait{worst}: no rule looks at so little")
+    format!("steal is less than 10 % of the time in which its vCPUs could run{worst}: no rule looks at so little")
 }
 
 impl WaitsFor {
@@ -75,7 +74,9 @@ fn quota() -> AdviceWords {
                 "cpu.max of the VM's cgroup (libvirt: <quota> in <cputune>), and nr_throttled in its cpu.stat: a larger quota, or \
                     fewer vCPUs; pinning does not help",
             ),
-            by_hand("else an affinity or a cpuset that leaves vCPUs no CPU: `taskset -p`, cpuset.cpus"),
+            by_hand(
+                "if there is no quota: an affinity or a cpuset (`taskset -p`, cpuset.cpus) that keeps vCPUs off idle CPUs",
+            ),
         ],
         risk: "a VM without a quota takes CPU time from its neighbours".into(),
         payer: WHOEVER.into(),
@@ -87,12 +88,12 @@ fn quota() -> AdviceWords {
 fn short(wanted: f64, cpus: u32) -> AdviceWords {
     AdviceWords {
         change: format!(
-            "run fewer vCPUs on this host, or give it more CPUs: vCPUs run on or wait for {wanted:.1} CPUs, and there are {cpus}"
+            "run fewer vCPUs on this host, or give it more CPUs: vCPUs run on or wait for {wanted:.1} CPUs, and the host has {cpus}"
         ),
         settings: vec![by_hand("fewer or smaller VMs here, or fewer vCPUs for those that have more than they use")],
         risk: LOWER_PEAK.into(),
         payer: WHOEVER.into(),
-        undo: "move the VMs back, or give them their vCPUs back".into(),
+        undo: "move the VMs back, or restore their vCPUs".into(),
         acts: "at once where VMs can be moved, else at the next VM start".into(),
     }
 }
@@ -100,9 +101,9 @@ fn short(wanted: f64, cpus: u32) -> AdviceWords {
 /// The fact that somebody had the CPU, or nobody.
 pub(super) fn had_the_cpu(holder: &CpuHolder) -> String {
     match holder.kind {
-        TakerKind::WakingUp => "part of that steal in which the CPU had been idle and was waking up".to_string(),
-        TakerKind::Idle => "part of that steal in which the CPU was idle".to_string(),
-        _ => format!("part of that steal in which {} had the CPU", holder.label),
+        TakerKind::WakingUp => "share of that steal in which the CPU had been idle and was waking up".to_string(),
+        TakerKind::Idle => "share of that steal in which the CPU was idle".to_string(),
+        _ => format!("share of that steal in which {} had the CPU", holder.label),
     }
 }
 
@@ -129,7 +130,7 @@ impl Crowd {
         };
         if *cpus == 0 {
             return format!(
-                "find what keeps vCPUs waiting{}: they run on or wait for {wanted:.2} CPUs, and the recording does not show how many there are",
+                "find what keeps vCPUs waiting{}: they run on or wait for {wanted:.2} CPUs, and the recording does not show how many the host has",
                 taken.trim_end_matches(',')
             );
         }
@@ -145,7 +146,7 @@ impl Crowd {
         match &self.taken {
             _ if self.pinned.is_some() || self.own => PINNED,
             Taking::Had(first, _) if has_vcpus(first.kind) => PINNED,
-            _ => "who is kept off these CPUs has fewer of them",
+            _ => "the tasks that are kept off these CPUs have fewer CPUs left",
         }
     }
 
@@ -159,7 +160,7 @@ impl Crowd {
             (true, _) => by_hand(OWN_VCPUS),
             (false, Taking::Unknown) => by_hand(TIMEHIST),
             (false, Taking::AfterWakeUps | Taking::By(..)) => by_hand(
-                "affinities and cpusets that keep such tasks off the vCPUs' CPUs; a kernel thread of one CPU (kworker/CPU:…) stays there",
+                "affinities and cpusets that keep such tasks off the vCPUs' CPUs; a kernel thread bound to a CPU (kworker/CPU:…) cannot be moved",
             ),
         };
         [limits, whose].into_iter().chain(self.pinned.map(pins)).collect()
@@ -175,14 +176,14 @@ pub(crate) fn pins(vcpus: u64) -> AdviceSetting {
 
 /// Of virtual cores of powerpc that take turns: of one VM, or of several; on one CPU, or on more.
 pub(super) fn turns(of_one_vm: bool, on_one_cpu: bool) -> AdviceWords {
-    let apart = "other CPUs for some of their threads (taskset -p, cpuset.cpus), where these have time left";
+    let apart = "other CPUs that have time left for some of their threads (taskset -p, cpuset.cpus)";
     let fewer = if of_one_vm { "fewer vCPUs for this VM, or more CPUs" } else { "fewer VMs here, or more CPUs" };
     AdviceWords {
-        change: "run fewer virtual cores on a CPU, or give them more CPUs: they take turns".into(),
+        change: "run fewer virtual cores on a core, or give them more cores: they take turns".into(),
         settings: (!on_one_cpu).then(|| by_hand(apart)).into_iter().chain([by_hand(fewer)]).collect(),
         risk: LOWER_PEAK.into(),
         payer: WHOEVER.into(),
-        undo: "restore affinities, and give the VMs their vCPUs back".into(),
+        undo: "restore the affinities and the VMs' vCPUs".into(),
         acts: "affinities at once, fewer vCPUs at the next VM start".into(),
     }
 }
@@ -194,7 +195,7 @@ pub(super) fn newer_xen(release: &str) -> AdviceWords {
             "use Xen 4.1 or later: {release} emulates every port access, newer ones decode it from the exit"
         ),
         settings: vec![by_hand("Xen 4.1 or later on the host; or PV drivers, which need no ports")],
-        risk: "that of an update".into(),
+        risk: "that of updating Xen".into(),
         payer: crate::cures::cure::NOBODY.into(),
         undo: "boot the old Xen".into(),
         acts: "after a restart of the host".into(),
