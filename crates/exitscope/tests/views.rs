@@ -89,6 +89,26 @@ fn with_longer_polls_fewer_halts_block_and_none_costs_nothing() {
     assert!(!said(&self::replay(trace, &longer)));
 }
 
+#[test]
+fn ipis_that_polls_of_a_guest_spare_are_counted_where_exits_tell_of_ipis() {
+    let vary = ["--policy", "guest_halt_poll", "--vary", "guest_halt_poll_ns=0,1ms"];
+    let linux = replay("x86-svm/t2.data.gz", &vary);
+    let figures = |name: &str| -> Vec<u64> {
+        linux["rows"].as_array().unwrap().iter().map(|row| row[name].as_u64().unwrap()).collect()
+    };
+    let (spared, avoided) = (figures("ipis_spared"), figures("exits_avoided"));
+    assert_eq!(spared[..3], [0; 3], "as recorded, in force, and with a guest that does not poll");
+    assert!(0 < spared[3] && spared[3] < avoided[3], "{spared:?} {avoided:?}");
+    let says = |replay: &Value, what: &str| replay["notes"].to_string().contains(what);
+    assert!(says(&linux, "IPIs spared: of ") && !says(&linux, "is unknown"));
+    // A guest that sends vector 0x20 alone: which of its wake-ups it would spare nobody knows.
+    let other = replay("x86-svm/t4-none.dat.gz", &vary);
+    assert!(other["rows"][3]["ipis_spared"].is_null() && says(&other, "how many IPIs polls would spare is unknown"));
+    // What a poll of the host ends was sent.
+    let host = replay("x86-svm/t2.data.gz", &["--policy", "host_halt_poll", "--vary", "halt_poll_ns=1ms"]);
+    assert!(host["rows"][2]["ipis_spared"].is_null() && !host["notes"].to_string().contains("IPI"));
+}
+
 /// Of the VM: core runs, by the script's rule, with two active threads, ended by the timer for all, ganged.
 fn gang_counts(report: &Value, vm: u64) -> [u64; 5] {
     let vms = report["gang"]["vms"].as_array().unwrap();

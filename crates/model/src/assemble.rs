@@ -20,6 +20,7 @@ mod yielding;
 use crate::beside_row::{BesideRow, BesideRows};
 use crate::codes::{ENDS, KICK_CPU};
 use crate::halt::OpenHalt;
+use crate::ipi::ipi;
 use crate::lane::{Lane, LanePosition, LaneRunState, RecordedTracepoints};
 use crate::run_queue::RunQueue;
 use crate::turns::Turns;
@@ -602,16 +603,26 @@ impl Assembler {
         self.lanes.iter_mut().for_each(|lane| lane.recorded = recorded);
     }
 
-    /// A vCPU kicks one of its VM that waits for a paravirtual spinlock: `kvm_pv_kick_cpu_op` of `arch/x86/kvm/x86.c`. Local
+    /// A vCPU sends one of its VM an IPI, or kicks one that waits for a paravirtual spinlock: `kvm_pv_kick_cpu_op` of `arch/x86/kvm/x86.c`. Local
     /// APICs have the numbers of their vCPUs, unless user space gives them others.
     #[inline(always)]
     fn look_for_kick(&mut self, event: &Event) {
-        if let EventKind::Detail(Subject { kind: SubjectKind::Hypercall, key: KICK_CPU, value, .. }) = event.kind
-            && let Some(&at) = self.index.get(&vcpu_key(event.vm, VcpuId(value as u32)))
-            && let Some(lane) = self.lanes.get_mut(at as usize)
+        let EventKind::Detail(of) = event.kind else { return };
+        if let Subject { kind: SubjectKind::Hypercall, key: KICK_CPU, value, .. } = of
+            && let Some(lane) = self.sibling(event.vm, VcpuId(value as u32))
         {
             lane.halt.kick();
+        } else if let Some((to, vector)) = ipi(&of)
+            && let Some(lane) = self.sibling(event.vm, to)
+        {
+            lane.halt.ipi(vector);
         }
+    }
+
+    /// The lane of this vCPU of the VM.
+    fn sibling(&mut self, vm: VmId, vcpu: VcpuId) -> Option<&mut Lane> {
+        let at = *self.index.get(&vcpu_key(vm, vcpu))?;
+        self.lanes.get_mut(at as usize)
     }
 
     /// Xen: what the vCPU that runs on the event's CPU did since the last event there, if that is long ago and it is in an exit, nothing
@@ -677,7 +688,7 @@ impl Assembler {
         let begin = Moment::from_nanos(event.at.as_nanos().saturating_sub(wakeup.length.0));
         let who = VcpuIdentity::of(event);
         let (asleep, woken, change, entered) = (None, None, None, None);
-        let kicked = false;
+        let (kicked, ipi) = (false, None);
         self.beside.halts.push(Halt {
             who,
             begin,
@@ -686,6 +697,7 @@ impl Assembler {
             vcpu_wakeup: Some(wakeup),
             change,
             kicked,
+            ipi,
             end: event.at,
             entered,
         });

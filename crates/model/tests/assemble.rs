@@ -967,6 +967,7 @@ fn on_powerpc_a_virtual_core_halts_and_its_thread_is_of_the_vcpu_that_a_hint_nam
         vcpu_wakeup: Some(VcpuWakeup { length: Nanos(700), waited: true, valid: false }),
         change: None,
         kicked: false,
+        ipi: None,
         end: Moment::from_nanos(2_500),
         entered: None,
     };

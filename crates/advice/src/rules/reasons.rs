@@ -1823,6 +1823,7 @@ mod tests {
                     vcpu_wakeup: wakeup,
                     change: None,
                     kicked: false,
+                    ipi: None,
                     end,
                     entered,
                 };
