@@ -26,9 +26,9 @@ use crate::run_queue::RunQueue;
 use crate::turns::Turns;
 use crate::yields::{PleUpdate, Preemption, RunQueueInterval, ThreadWakeUp, Yield};
 use crate::{
-    ApicvChangeEvent, CodeList, CpuInterval, Event, EventKind, ExitSink, Halt, KvmActivity, KvmActivityEvent, LaneSpan,
-    Ledger, LedgerLine, StealPiece, Subject, SubjectKind, ThreadName, TraceInfo, VcpuIdentity, VcpuWakeup, least_vms,
-    version,
+    ApicvChangeEvent, CodeList, CpuInterval, Event, EventKind, ExitSink, Halt, IdleCpuEvent, IdleEvent, KvmActivity,
+    KvmActivityEvent, LaneSpan, Ledger, LedgerLine, StealPiece, Subject, SubjectKind, ThreadName, TraceInfo,
+    VcpuIdentity, VcpuWakeup, least_vms, version,
 };
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -297,6 +297,7 @@ impl Assembler {
             EventKind::Yield => self.lane(event),
             EventKind::KvmActivity(activity) => self.acts(event, activity),
             EventKind::ApicvChange(change) => self.acts(event, change.activity()),
+            EventKind::Idle(of) => self.idles(event, of),
             EventKind::Switch { .. } => return self.switch(event, ledger),
             EventKind::Wakeup { tid } => return self.wakeup(event, tid, ledger),
             EventKind::RunState { from, to } => return self.run_state(event, from, to, ledger),
@@ -505,6 +506,13 @@ impl Assembler {
             self.beside.apicv_changes.push(ApicvChangeEvent { who, at: event.at, change });
         }
         lane
+    }
+
+    /// A kernel tells of an idle CPU of its own, in an exit or not.
+    fn idles(&mut self, event: &Event, of: IdleEvent) -> Option<usize> {
+        let cpu = if let IdleEvent::WokenPolling { cpu } = of { cpu } else { event.cpu };
+        self.beside.idle.push(IdleCpuEvent { at: event.at, cpu, event: of });
+        self.find(event)
     }
 
     /// The lane that the event is on, if there is one: that of its own thread, or on powerpc that of its vCPU.
