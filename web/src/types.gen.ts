@@ -819,6 +819,11 @@ export interface Report {
    */
   hidden?: HiddenTime;
   /**
+   * Polls of idle CPUs by the events of the kernel that recorded, as of a guest; narrowed to moments alone. Left out if there are none, and of
+   * recordings of exits without changes of a guest's limit: CPUs of hosts poll, too.
+   */
+  idle_polls?: IdlePollRows;
+  /**
    * Interrupts injected at the entries that ended exits.
    */
   injected: InjectedRow[];
@@ -1353,6 +1358,49 @@ export interface HiddenReason {
    * The exit reason.
    */
   reason: string;
+}
+/**
+ * Polls of idle CPUs, by the events of the kernel that recorded; CPUs of several recordings are one if their numbers are.
+ */
+export interface IdlePollRows {
+  /**
+   * All CPUs together.
+   */
+  all: IdlePollRow;
+  /**
+   * By CPU.
+   */
+  cpus: IdlePollRow[];
+}
+/**
+ * Polls of one CPU. Figures of which the recording has no event are null: that may be as there were none, or as they were not recorded.
+ */
+export interface IdlePollRow {
+  /**
+   * The CPU: of a guest, the vCPU's number in the guest. Null for all together.
+   */
+  cpu: number | null;
+  /**
+   * Times that its limit grew (guest_halt_poll_ns).
+   */
+  limit_grown: number | null;
+  /**
+   * For how long it polls before it halts after the last change.
+   */
+  limit_ns: number | null;
+  /**
+   * Times that its limit shrank.
+   */
+  limit_shrunk: number | null;
+  /**
+   * The longest such limit, before or after a change.
+   */
+  longest_limit_ns: number | null;
+  /**
+   * Times that there was something to do for it while it polled, so that it was sent no interrupt (sched_wake_idle_without_ipi). Also a
+   * CPU that idles by MWAIT polls.
+   */
+  woken_without_ipi: number | null;
 }
 /**
  * Interrupts injected with one vector.

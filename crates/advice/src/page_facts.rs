@@ -250,6 +250,7 @@ mod tests {
                 vcpu_wakeup: wakeup,
                 change: None,
                 kicked: false,
+                ipi: None,
                 end: at,
                 entered: None,
             };

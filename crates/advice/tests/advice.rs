@@ -223,6 +223,7 @@ fn halt(who: VcpuIdentity, begin: u64, gap: u64, back: u64, waited: bool, change
         vcpu_wakeup: Some(VcpuWakeup { length: Nanos(if waited { gap + back } else { gap }), waited, valid: true }),
         change,
         kicked: false,
+        ipi: None,
         end: at(begin + if waited { gap + back } else { gap }),
         entered: Some(at(begin + gap + back)),
     }

@@ -85,7 +85,8 @@ mod tests {
         let who = VcpuIdentity { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
         let (begin, end) = (Moment::from_nanos(7_000), Moment::from_nanos(7_000 + whole));
         let (asleep, woken, change, entered) = (None, None, None, None);
-        let halt = Halt { who, begin, asleep, woken, vcpu_wakeup: Some(wakeup), change, kicked: false, end, entered };
+        let (vcpu_wakeup, kicked, ipi) = (Some(wakeup), false, None);
+        let halt = Halt { who, begin, asleep, woken, vcpu_wakeup, change, kicked, ipi, end, entered };
         let mut check = ClockCheck::default();
         (0..many).for_each(|_| check.absorb(&halt));
         check

@@ -5,13 +5,13 @@ use crate::exit_kinds::{KeyedSubject, StatsByExitKind};
 use crate::steal_takers::{KnownThreads, StealTakers};
 use crate::vcpu_time::{VcpuTimes, within};
 use crate::{
-    Accesses, Dimension, DimensionValue, ExitGroups, ExitSlots, ExitStats, GangFacts, Halts, InterruptFacts, PhaseKey,
-    PhasesByReason, RunStates, Selection, Slowest, StatsByKey, StealTaker, Timeline, VcpuTime, YieldFacts,
+    Accesses, Dimension, DimensionValue, ExitGroups, ExitSlots, ExitStats, GangFacts, Halts, IdlePolls, InterruptFacts,
+    PhaseKey, PhasesByReason, RunStates, Selection, Slowest, StatsByKey, StealTaker, Timeline, VcpuTime, YieldFacts,
 };
 use exitscope_model::codes::{KVM_EXIT_HLT, REGION_BITS};
 use exitscope_model::{
-    ApicvChangeEvent, CodeList, CpuInterval, Event, EventKinds, Exit, ExitCode, Halt, Handler, KvmActivity,
-    KvmActivityEvent, PleUpdate, Preemption, RunQueueInterval, StealPiece, Subject, SubjectKind, TimePart,
+    ApicvChangeEvent, CodeList, CpuInterval, Event, EventKinds, Exit, ExitCode, Halt, Handler, IdleCpuEvent,
+    KvmActivity, KvmActivityEvent, PleUpdate, Preemption, RunQueueInterval, StealPiece, Subject, SubjectKind, TimePart,
     VcpuIdentity, Yield, least_vms,
 };
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
@@ -143,6 +143,8 @@ pub struct Facts {
     pub kvm_activity: BTreeMap<(VmId, KvmActivity), u64>,
     /// What inhibits APICv and AVIC, and exits for the local APIC; not narrowed to reasons or lengths.
     pub interrupts: InterruptFacts,
+    /// Polls of idle CPUs by the recorded kernel's own events; narrowed to moments alone.
+    pub idle_polls: IdlePolls,
 }
 
 impl Facts {
@@ -174,6 +176,7 @@ impl Facts {
             steal_takers: StealTakers::default(),
             kvm_activity: BTreeMap::new(),
             interrupts: InterruptFacts::default(),
+            idle_polls: IdlePolls::default(),
         }
     }
 
@@ -324,6 +327,13 @@ impl Facts {
         }
     }
 
+    /// Adds what a kernel tells of an idle CPU of its own.
+    pub fn absorb_idle(&mut self, of: &IdleCpuEvent) {
+        if self.within(of.at) {
+            self.idle_polls.absorb(of);
+        }
+    }
+
     /// Adds a stay of the run queue.
     #[inline]
     pub fn absorb_queue_stay(&mut self, stay: &RunQueueInterval) {
@@ -385,6 +395,7 @@ impl Facts {
             timeline: _,
             steal_takers: _,
             kvm_activity: _,
+            idle_polls: _,
         } = self;
         self.flush_exit_kinds();
         self.kinds = StatsByExitKind::default();
@@ -450,8 +461,10 @@ impl Facts {
             steal_takers,
             kvm_activity,
             interrupts,
+            idle_polls,
         } = other;
         self.event_kinds.merge(*event_kinds);
+        self.idle_polls.merge(idle_polls);
         self.duration = self.duration.plus(*duration);
         self.all.merge(all);
         self.phases.merge(phases);

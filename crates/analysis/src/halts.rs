@@ -10,7 +10,9 @@
 //! from there to the entry into the guest.
 
 use crate::{ClockCheck, DurationStats, PollSettings};
-use exitscope_model::{Halt, HaltRow, Subject, SubjectKind, TraceInfo, VcpuIdentity, VcpuWakeup, WhoRow, poll_limit};
+use exitscope_model::{
+    Halt, HaltRow, Subject, SubjectKind, TraceInfo, VcpuIdentity, VcpuWakeup, WhoRow, is_spared_by_polls, poll_limit,
+};
 use exitscope_policy::guest_halt_poll::PollControl;
 use exitscope_units::{Nanos, VmId};
 use std::collections::BTreeMap;
@@ -43,6 +45,8 @@ pub struct HaltStats {
     pub invalid: u64,
     /// Those that a sibling ended by `KVM_HC_KICK_CPU`: waits for a paravirtual spinlock.
     pub kicked: u64,
+    /// Those in which a sibling sent an IPI that Linux spares a vCPU that polls itself, as far as exits tell of IPIs.
+    pub ipis: u64,
     /// Successful polls, and their CPU time.
     pub hits: u64,
     /// In nanoseconds.
@@ -194,6 +198,7 @@ impl HaltStats {
     /// Adds a halt of a vCPU whose poll is `last` since its last change.
     fn absorb(&mut self, halt: &Halt, last: Option<u32>) {
         self.kicked += u64::from(halt.kicked);
+        self.ipis += u64::from(halt.ipi.is_some_and(is_spared_by_polls));
         let Some(wakeup) = halt.vcpu_wakeup else {
             return self.untold.absorb(halt);
         };
@@ -245,6 +250,7 @@ impl HaltStats {
             has_wakeups,
             invalid,
             kicked,
+            ipis,
             hits,
             poll_hit,
             misses,
@@ -265,6 +271,7 @@ impl HaltStats {
         self.has_wakeups |= *has_wakeups;
         self.invalid += invalid;
         self.kicked += kicked;
+        self.ipis += ipis;
         self.hits += hits;
         self.poll_hit = self.poll_hit.saturating_add(*poll_hit);
         self.misses += misses;

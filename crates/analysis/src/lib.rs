@@ -28,6 +28,7 @@ pub mod fleet;
 mod gangs;
 mod group;
 mod halts;
+mod idle_polls;
 mod interrupts;
 mod key_numbering;
 pub mod over_time;
@@ -68,6 +69,7 @@ pub use gangs::{
 };
 pub use group::{Dimension, DimensionValue, ExitGroups};
 pub use halts::{GAP_BOUNDS, GapBucket, HaltEndStats, HaltStats, Halts, LONG_SLEEP, SHORT_SLEEP, are_known};
+pub use idle_polls::{CpuIdlePolls, IdlePolls};
 pub use interrupts::{ApicExitKind, ApicExits, ApicvState, InhibitStats, InterruptFacts, VmApicv};
 pub use key_numbering::KeyNumbering;
 pub use phase_stats::{PhaseKey, PhaseStats, PhasesByReason};

@@ -101,6 +101,7 @@ impl TraceSink for Facts {
             BesideRow::PleUpdate(of) => self.absorb_ple_update(of),
             BesideRow::KvmActivity(of) => self.absorb_kvm_activity(of),
             BesideRow::ApicvChange(of) => self.absorb_apicv_change(of),
+            BesideRow::Idle(of) => self.absorb_idle(of),
             BesideRow::QueueStay(stay) => self.absorb_queue_stay(stay),
             BesideRow::SchedulerEvent(event) => self.absorb_sched_event(event),
             BesideRow::RunnerEvent(event) => self.absorb_runner_event(event),

@@ -253,6 +253,7 @@ fn any_halt() -> impl Strategy<Value = Halt> {
                 vcpu_wakeup: told.then_some(VcpuWakeup { length: Nanos(length), waited, valid: true }),
                 change: change.map(|(grow, new, old)| PollChange { grow, new, old }),
                 kicked: woken % 3 == 0,
+                ipi: None,
                 end: moment(at + length),
                 entered: seen.then_some(moment(at + length + rest)),
             }

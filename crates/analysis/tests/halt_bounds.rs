@@ -18,6 +18,7 @@ fn slept(gap: u64, length: u64) -> Halt {
         vcpu_wakeup: Some(VcpuWakeup { length: Nanos(length), waited: true, valid: true }),
         change: None,
         kicked: false,
+        ipi: None,
         end: at(length),
         entered: Some(at(length + 5 * US)),
     }

@@ -44,6 +44,7 @@ fn halt(second: u64, told: Option<bool>, [woken, end, entered]: [u64; 3]) -> Hal
         vcpu_wakeup: told.map(|waited| VcpuWakeup { length: Nanos(end * US), waited, valid: true }),
         change: None,
         kicked: false,
+        ipi: None,
         end: after(end),
         entered: Some(after(entered)),
     }
@@ -82,6 +83,7 @@ fn the_hosts_polls_catch_what_comes_within_them_and_cost_what_they_last() {
         misses,
         polling: polling * US,
         polling_missed: polling_missed * US,
+        ipis_spared: 0,
         latencies: lengths(&latencies),
     };
     // None is caught: those that were come back as late as those that slept.
@@ -106,10 +108,23 @@ fn the_guests_polls_catch_what_was_pending_and_grow_by_what_they_miss() {
         misses: 2,
         polling: (40 + 50 + 100) * US,
         polling_missed: 150 * US,
+        ipis_spared: 0,
         // The first without the host's poll; no exit is none.
         latencies: lengths(&[37, 0, 37, 50, 0]),
     };
     assert_eq!(outcome, expected);
+    // Of the halts that a poll ends, those whose vCPU a sibling sent what Linux does not send to who polls.
+    let sent = |vectors: [Option<u8>; 5]| {
+        let halts: Vec<Halt> = halts().into_iter().zip(vectors).map(|(halt, ipi)| Halt { ipi, ..halt }).collect();
+        let [guest, host] = [("guest_halt_poll_ns", HaltPolicy::Guest), ("halt_poll_ns", HaltPolicy::Host)]
+            .map(|(knob, policy)| replayed(policy, &[(knob, 200 * US)], &halts));
+        let mut stats = Halts::default();
+        halts.iter().for_each(|halt| stats.absorb(halt));
+        (guest.ipis_spared, host.ipis_spared, stats.all().ipis)
+    };
+    assert_eq!(sent([Some(0xfd), Some(0xfb), Some(0xfd), None, None]), (1, 0, 3));
+    assert_eq!(sent([None, Some(0xfc), None, None, Some(0xfd)]), (1, 0, 1));
+    assert_eq!(sent([Some(0x20), Some(0xf6), None, None, None]), (0, 0, 0));
     let never = replayed(HaltPolicy::Guest, &[("guest_halt_poll_ns", 0)], &halts());
     assert_eq!(never, HaltOutcome { halts: 5, latencies: lengths(&[37, 39, 37, 50, 2]), ..HaltOutcome::default() });
 }
@@ -172,6 +187,7 @@ fn what_kvm_made_of_halts_is_what_was_recorded() {
         misses: 1,
         polling: (20 + 40 + 50) * US,
         polling_missed: 50 * US,
+        ipis_spared: 0,
         latencies: lengths(&[3, 5, 37, 50]),
     };
     assert_eq!(recorded, expected);

@@ -36,6 +36,7 @@ fn halt(vcpu: u32, times: [u64; 3], wakeup: Option<(u64, bool)>, sleep: Option<(
         vcpu_wakeup: wakeup.map(|(length, waited)| VcpuWakeup { length: Nanos(length), waited, valid: true }),
         change: None,
         kicked: false,
+        ipi: None,
         end: at(end),
         entered: Some(at(entered)),
     }

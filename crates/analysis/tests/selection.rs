@@ -138,6 +138,7 @@ fn what_is_of_no_exit_is_cut_by_the_window_as_well() {
         vcpu_wakeup: Some(VcpuWakeup { length: Nanos(10), waited: false, valid: true }),
         change: None,
         kicked: false,
+        ipi: None,
         end: at(begin + 10),
         entered: Some(at(begin + 12)),
     };
@@ -213,6 +214,7 @@ fn vcpus_whose_number_is_found_out_late_are_named_everywhere() {
         vcpu_wakeup: None,
         change: None,
         kicked: true,
+        ipi: None,
         end: at(3_010),
         entered: None,
     };

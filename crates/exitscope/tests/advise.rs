@@ -5,6 +5,7 @@ mod common;
 
 use common::{check_json, corpus, exitscope, report, run, stderr, stdout};
 use exitscope_skips::{Part, need, or_skip};
+use exitscope_validation::published;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -1310,4 +1311,31 @@ fn of_halts_in_user_space_no_wakeup_of_kvm_is_asked_for() {
         "{halts}"
     );
     assert!(!halts.contains("kvm_vcpu_wakeup"), "{halts}");
+}
+
+/// What advice on virtual cores says of whom they help is in words what `published.csv` has in numbers.
+#[test]
+fn the_tests_of_redis_that_advice_on_ganged_exits_cites_are_those_that_were_published() {
+    const NUMBERS: [&str; 9] = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight"];
+    let tests = published().into_iter().filter(|row| row.configuration == "redis B/A");
+    let tests: Vec<(String, f64)> =
+        tests.map(|row| (row.metric.split(' ').next().unwrap().to_string(), row.number().unwrap())).collect();
+    let percent = |of: f64| format!("{:.0}", (of - 1.0).abs() * 100.0);
+    let (faster, slower): (Vec<_>, Vec<_>) = tests.iter().partition(|test| test.1 > 1.0);
+    let gains = |pick: fn(f64, f64) -> f64| percent(faster.iter().map(|test| test.1).reduce(pick).unwrap());
+    let names: Vec<&str> = slower.iter().map(|test| test.0.as_str()).collect();
+    let losses: Vec<String> = slower.iter().map(|test| percent(test.1)).collect();
+    let expected = format!(
+        "of {} redis tests that were published of two vCPUs, as two threads of a core and as two subcores, {} ran {} to {} % faster, \
+         and {} ({}) {} % slower",
+        NUMBERS[tests.len()],
+        NUMBERS[faster.len()],
+        gains(f64::min),
+        gains(f64::max),
+        NUMBERS[slower.len()],
+        names.join(" and "),
+        losses.join(" and ")
+    );
+    let advised = advised(&corpus("powerpc/p8_smt4_one_vm_two_threads.data.gz"), &[]);
+    assert!(advised.to_string().contains(&expected), "{expected}");
 }

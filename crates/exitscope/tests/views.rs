@@ -89,6 +89,94 @@ fn with_longer_polls_fewer_halts_block_and_none_costs_nothing() {
     assert!(!said(&self::replay(trace, &longer)));
 }
 
+#[test]
+fn ipis_that_polls_of_a_guest_spare_are_counted_where_exits_tell_of_ipis() {
+    let vary = ["--policy", "guest_halt_poll", "--vary", "guest_halt_poll_ns=0,1ms"];
+    let linux = replay("x86-svm/t2.data.gz", &vary);
+    let figures = |name: &str| -> Vec<u64> {
+        linux["rows"].as_array().unwrap().iter().map(|row| row[name].as_u64().unwrap()).collect()
+    };
+    let (spared, avoided) = (figures("ipis_spared"), figures("exits_avoided"));
+    assert_eq!(spared[..3], [0; 3], "as recorded, in force, and with a guest that does not poll");
+    assert!(0 < spared[3] && spared[3] < avoided[3], "{spared:?} {avoided:?}");
+    let says = |replay: &Value, what: &str| replay["notes"].to_string().contains(what);
+    assert!(says(&linux, "IPIs spared: of ") && !says(&linux, "is unknown"));
+    // A guest that sends vector 0x20 alone: which of its wake-ups it would spare nobody knows.
+    let other = replay("x86-svm/t4-none.dat.gz", &vary);
+    assert!(other["rows"][3]["ipis_spared"].is_null() && says(&other, "how many IPIs polls would spare is unknown"));
+    // What a poll of the host ends was sent.
+    let host = replay("x86-svm/t2.data.gz", &["--policy", "host_halt_poll", "--vary", "halt_poll_ns=1ms"]);
+    assert!(host["rows"][2]["ipis_spared"].is_null() && !host["notes"].to_string().contains("IPI"));
+}
+
+/// A file of this text.
+fn written(name: &str, text: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// What a guest's own kernel recorded, by ftrace: CPU 0 wakes CPU 1, which polls in its idle loop for longer and longer.
+const OF_A_GUEST: &str = "\
+# tracer: nop
+#
+#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION
+          <idle>-0       [001] d..2.   100.000000: guest_halt_poll_ns: halt_poll_ns 50000 (grow 0)
+            perf-12      [000] dNh3.   100.000100: sched_wake_idle_without_ipi: cpu=1
+          <idle>-0       [001] d..2.   100.000300: guest_halt_poll_ns: halt_poll_ns 100000 (grow 50000)
+            perf-12      [000] dNh3.   100.000400: sched_wake_idle_without_ipi: cpu=1
+          <idle>-0       [001] d..2.   100.900000: guest_halt_poll_ns: halt_poll_ns 50000 (shrink 100000)
+            perf-12      [001] dNh3.   101.000000: sched_wake_idle_without_ipi: cpu=0
+";
+
+#[test]
+fn a_recording_of_a_guest_tells_which_wake_ups_its_polls_spared_an_interrupt() {
+    let guest = written("guest.ftrace.txt", OF_A_GUEST);
+    let report = report(&[&guest], &[]);
+    assert_eq!(report["halt"], Value::Null, "no exit is in a guest's recording");
+    let cpu = |cpu: u64, row: [Option<u64>; 5]| {
+        let [woken, grown, shrunk, limit, longest] = row;
+        json!({
+            "cpu": cpu, "woken_without_ipi": woken, "limit_grown": grown, "limit_shrunk": shrunk, "limit_ns": limit,
+            "longest_limit_ns": longest,
+        })
+    };
+    assert_eq!(
+        report["idle_polls"]["cpus"],
+        json!([
+            cpu(0, [Some(1), Some(0), Some(0), None, None]),
+            cpu(1, [Some(2), Some(2), Some(1), Some(50_000), Some(100_000)]),
+        ])
+    );
+    assert_eq!(report["idle_polls"]["all"]["woken_without_ipi"], 3);
+    let text = |trace: &Path, more: &[&str]| stdout(&run(&[&["report", trace.to_str().unwrap()], more].concat()));
+    let view = text(&guest, &["--view", "halt"]);
+    for what in ["Idle CPUs that polled", "woken without IPI", "100us", "No vCPU halts in this trace"] {
+        assert!(view.contains(what), "{what}: {view}");
+    }
+    assert!(text(&guest, &[]).contains("wake-ups of CPUs whose idle task polled, sent without an interrupt: 3"));
+    // Of what the recording has no event, there is no figure, and nothing says that there was none.
+    let lines =
+        |of: &str| OF_A_GUEST.lines().filter(|line| !line.contains(of)).fold(String::new(), |a, b| a + b + "\n");
+    for (left_out, what) in [
+        ("sched_wake_idle", "No sched_wake_idle_without_ipi in the trace"),
+        ("guest_halt_poll_ns", "No guest_halt_poll_ns in the trace"),
+    ] {
+        let part = written(&format!("guest-{left_out}.ftrace.txt"), &lines(left_out));
+        let report = self::report(&[&part], &[]);
+        let all = &report["idle_polls"]["all"];
+        assert_eq!(all["woken_without_ipi"].is_null(), left_out == "sched_wake_idle", "{left_out}");
+        assert_eq!(all["limit_grown"].is_null(), left_out != "sched_wake_idle", "{left_out}");
+        let view = text(&part, &["--view", "halt"]);
+        assert!(view.contains(what), "{view}");
+    }
+    // CPUs of a host poll, too.
+    assert!(self::report(&[&corpus("x86-svm/t4-none.dat.gz")], &[])["idle_polls"].is_null());
+    // A moment narrows it.
+    let early = self::report(&[&guest], &["--to", "+0.0005s"]);
+    assert_eq!(early["idle_polls"]["all"]["woken_without_ipi"], 2);
+}
+
 /// Of the VM: core runs, by the script's rule, with two active threads, ended by the timer for all, ganged.
 fn gang_counts(report: &Value, vm: u64) -> [u64; 5] {
     let vms = report["gang"]["vms"].as_array().unwrap();

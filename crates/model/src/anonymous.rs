@@ -90,6 +90,7 @@ impl Anonymous {
             | EventKind::Reflect
             | EventKind::HaltEnd { .. }
             | EventKind::HaltPoll { .. }
+            | EventKind::Idle(_)
             | EventKind::Wfx { .. }
             | EventKind::PleWindow { .. }
             | EventKind::Yield

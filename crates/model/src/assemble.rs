@@ -20,14 +20,15 @@ mod yielding;
 use crate::beside_row::{BesideRow, BesideRows};
 use crate::codes::{ENDS, KICK_CPU};
 use crate::halt::OpenHalt;
+use crate::ipi::ipi;
 use crate::lane::{Lane, LanePosition, LaneRunState, RecordedTracepoints};
 use crate::run_queue::RunQueue;
 use crate::turns::Turns;
 use crate::yields::{PleUpdate, Preemption, RunQueueInterval, ThreadWakeUp, Yield};
 use crate::{
-    ApicvChangeEvent, CodeList, CpuInterval, Event, EventKind, ExitSink, Halt, KvmActivity, KvmActivityEvent, LaneSpan,
-    Ledger, LedgerLine, StealPiece, Subject, SubjectKind, ThreadName, TraceInfo, VcpuIdentity, VcpuWakeup, least_vms,
-    version,
+    ApicvChangeEvent, CodeList, CpuInterval, Event, EventKind, ExitSink, Halt, IdleCpuEvent, IdleEvent, KvmActivity,
+    KvmActivityEvent, LaneSpan, Ledger, LedgerLine, StealPiece, Subject, SubjectKind, ThreadName, TraceInfo,
+    VcpuIdentity, VcpuWakeup, least_vms, version,
 };
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -296,6 +297,7 @@ impl Assembler {
             EventKind::Yield => self.lane(event),
             EventKind::KvmActivity(activity) => self.acts(event, activity),
             EventKind::ApicvChange(change) => self.acts(event, change.activity()),
+            EventKind::Idle(of) => self.idles(event, of),
             EventKind::Switch { .. } => return self.switch(event, ledger),
             EventKind::Wakeup { tid } => return self.wakeup(event, tid, ledger),
             EventKind::RunState { from, to } => return self.run_state(event, from, to, ledger),
@@ -506,6 +508,13 @@ impl Assembler {
         lane
     }
 
+    /// A kernel tells of an idle CPU of its own, in an exit or not.
+    fn idles(&mut self, event: &Event, of: IdleEvent) -> Option<usize> {
+        let cpu = if let IdleEvent::WokenPolling { cpu } = of { cpu } else { event.cpu };
+        self.beside.idle.push(IdleCpuEvent { at: event.at, cpu, event: of });
+        self.find(event)
+    }
+
     /// The lane that the event is on, if there is one: that of its own thread, or on powerpc that of its vCPU.
     #[inline(always)]
     fn find(&mut self, event: &Event) -> Option<usize> {
@@ -602,16 +611,26 @@ impl Assembler {
         self.lanes.iter_mut().for_each(|lane| lane.recorded = recorded);
     }
 
-    /// A vCPU kicks one of its VM that waits for a paravirtual spinlock: `kvm_pv_kick_cpu_op` of `arch/x86/kvm/x86.c`. Local
+    /// A vCPU sends one of its VM an IPI, or kicks one that waits for a paravirtual spinlock: `kvm_pv_kick_cpu_op` of `arch/x86/kvm/x86.c`. Local
     /// APICs have the numbers of their vCPUs, unless user space gives them others.
     #[inline(always)]
     fn look_for_kick(&mut self, event: &Event) {
-        if let EventKind::Detail(Subject { kind: SubjectKind::Hypercall, key: KICK_CPU, value, .. }) = event.kind
-            && let Some(&at) = self.index.get(&vcpu_key(event.vm, VcpuId(value as u32)))
-            && let Some(lane) = self.lanes.get_mut(at as usize)
+        let EventKind::Detail(of) = event.kind else { return };
+        if let Subject { kind: SubjectKind::Hypercall, key: KICK_CPU, value, .. } = of
+            && let Some(lane) = self.sibling(event.vm, VcpuId(value as u32))
         {
             lane.halt.kick();
+        } else if let Some((to, vector)) = ipi(&of)
+            && let Some(lane) = self.sibling(event.vm, to)
+        {
+            lane.halt.ipi(vector);
         }
+    }
+
+    /// The lane of this vCPU of the VM.
+    fn sibling(&mut self, vm: VmId, vcpu: VcpuId) -> Option<&mut Lane> {
+        let at = *self.index.get(&vcpu_key(vm, vcpu))?;
+        self.lanes.get_mut(at as usize)
     }
 
     /// Xen: what the vCPU that runs on the event's CPU did since the last event there, if that is long ago and it is in an exit, nothing
@@ -677,7 +696,7 @@ impl Assembler {
         let begin = Moment::from_nanos(event.at.as_nanos().saturating_sub(wakeup.length.0));
         let who = VcpuIdentity::of(event);
         let (asleep, woken, change, entered) = (None, None, None, None);
-        let kicked = false;
+        let (kicked, ipi) = (false, None);
         self.beside.halts.push(Halt {
             who,
             begin,
@@ -686,6 +705,7 @@ impl Assembler {
             vcpu_wakeup: Some(wakeup),
             change,
             kicked,
+            ipi,
             end: event.at,
             entered,
         });

@@ -3,7 +3,7 @@
 
 use crate::steal_pieces::StealPiece;
 use crate::yields::{PleUpdate, Preemption, RunQueueInterval, ThreadWakeUp, Yield};
-use crate::{ApicvChangeEvent, CpuInterval, Event, Halt, KvmActivityEvent};
+use crate::{ApicvChangeEvent, CpuInterval, Event, Halt, IdleCpuEvent, KvmActivityEvent};
 
 /// Something that a trace gives beside exits.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,8 @@ pub enum BesideRow<'a> {
     KvmActivity(&'a KvmActivityEvent),
     /// A change of what inhibits APICv or AVIC, which is an activity of KVM besides.
     ApicvChange(&'a ApicvChangeEvent),
+    /// What a kernel tells of an idle CPU of its own.
+    Idle(&'a IdleCpuEvent),
     /// How many vCPUs waited for a CPU, and how long.
     QueueStay(&'a RunQueueInterval),
     /// An event of a trace in which the scheduler speaks of virtual CPUs (Xen).
@@ -43,17 +45,18 @@ pub(crate) struct BesideRows {
     pub ple_updates: Vec<PleUpdate>,
     pub activities: Vec<KvmActivityEvent>,
     pub apicv_changes: Vec<ApicvChangeEvent>,
+    pub idle: Vec<IdleCpuEvent>,
 }
 
 impl BesideRows {
     /// All of them; those of the run queue come between others.
     pub fn iter<'a>(&'a self, queue: &'a QueueRows) -> impl Iterator<Item = BesideRow<'a>> {
-        let BesideRows { halts, cpu_intervals, yields, ple_updates, activities, apicv_changes } = self;
+        let BesideRows { halts, cpu_intervals, yields, ple_updates, activities, apicv_changes, idle } = self;
         let QueueRows { stays, preemptions, wake_ups, steal } = queue;
         let intervals = cpu_intervals.iter().map(BesideRow::CpuInterval);
         let spinning = yields.iter().map(BesideRow::Yield).chain(preemptions.iter().map(BesideRow::Preemption));
         let kvms = ple_updates.iter().map(BesideRow::PleUpdate).chain(activities.iter().map(BesideRow::KvmActivity));
-        let kvms = kvms.chain(apicv_changes.iter().map(BesideRow::ApicvChange));
+        let kvms = kvms.chain(apicv_changes.iter().map(BesideRow::ApicvChange)).chain(idle.iter().map(BesideRow::Idle));
         let rows = intervals.chain(halts.iter().map(BesideRow::Halt)).chain(spinning);
         let waits = wake_ups.iter().map(BesideRow::WakeUp).chain(steal.iter().map(BesideRow::StealPiece));
         rows.chain(waits).chain(kvms).chain(stays.iter().map(BesideRow::QueueStay))
@@ -61,13 +64,14 @@ impl BesideRows {
 
     /// They were taken.
     pub fn clear(&mut self) {
-        let BesideRows { halts, cpu_intervals, yields, ple_updates, activities, apicv_changes } = self;
+        let BesideRows { halts, cpu_intervals, yields, ple_updates, activities, apicv_changes, idle } = self;
         halts.clear();
         cpu_intervals.clear();
         yields.clear();
         ple_updates.clear();
         activities.clear();
         apicv_changes.clear();
+        idle.clear();
     }
 }
 

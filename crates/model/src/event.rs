@@ -3,7 +3,7 @@
 use crate::codes::SCHED_OP;
 use crate::given_names::GivenByVm;
 use crate::subject::EPT_SUBJECT;
-use crate::{ApicvChange, ExitCode, ExitInfo, KvmActivity, PortAccessForm, SubjectWord, ThreadName};
+use crate::{ApicvChange, ExitCode, ExitInfo, IdleEvent, KvmActivity, PortAccessForm, SubjectWord, ThreadName};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 use std::ops::RangeInclusive;
@@ -146,6 +146,8 @@ pub enum EventKind {
         /// Until now.
         old: u32,
     },
+    /// A kernel tells of an idle CPU of its own.
+    Idle(IdleEvent),
     /// Xen: the virtual CPU yields.
     Yield,
     /// Only says which virtual CPU runs on this thread.

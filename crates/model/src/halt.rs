@@ -30,6 +30,8 @@ pub struct Halt {
     pub change: Option<PollChange>,
     /// Whether a sibling ended it by `KVM_HC_KICK_CPU`: the vCPU waited for a paravirtual spinlock.
     pub kicked: bool,
+    /// The vector of the last IPI that a sibling sent the vCPU meanwhile, as far as an exit tells of it.
+    pub ipi: Option<u8>,
     /// When it was over: KVM's wake-up event, or the entry where there is none.
     pub end: Moment,
     /// The entry into the guest, unless another halt came before.
@@ -77,6 +79,7 @@ pub struct OpenHalt {
     woken: Option<Moment>,
     pub change: Option<PollChange>,
     kicked: bool,
+    ipi: Option<u8>,
     /// A halt that is over, before the entry.
     ended: Option<Halt>,
 }
@@ -109,9 +112,9 @@ impl OpenHalt {
         let (asleep, woken) = (within(self.asleep.take()), within(self.woken.take()));
         let change = self.change.take();
         halts.extend(self.ended.take());
-        let kicked = std::mem::take(&mut self.kicked);
-        self.ended =
-            Some(Halt { who, begin, asleep, woken, vcpu_wakeup: Some(wakeup), change, kicked, end: at, entered: None });
+        let (kicked, ipi) = (std::mem::take(&mut self.kicked), self.ipi.take());
+        let vcpu_wakeup = Some(wakeup);
+        self.ended = Some(Halt { who, begin, asleep, woken, vcpu_wakeup, change, kicked, ipi, end: at, entered: None });
     }
 
     /// The vCPU enters its guest; `idle`: from an exit with nothing to do.
@@ -142,14 +145,24 @@ impl OpenHalt {
         self.kicked |= self.is_open();
     }
 
+    /// A sibling sends the vCPU an IPI of this vector.
+    pub fn ipi(&mut self, vector: u8) {
+        if self.is_open() {
+            self.ipi = Some(vector);
+        }
+    }
+
     fn is_open(&self) -> bool {
         self.idle_since.is_some() || self.ended.is_some()
     }
 
     fn close(&mut self, at: Moment, who: VcpuIdentity, idle: bool, halts: &mut Vec<Halt>) {
-        let OpenHalt { idle_since, asleep, woken, kicked, ended, .. } = std::mem::take(self);
+        let OpenHalt { idle_since, asleep, woken, kicked, ipi, ended, .. } = std::mem::take(self);
         match (ended, idle_since) {
-            (Some(halt), _) => halts.push(Halt { who, entered: Some(at), kicked: halt.kicked || kicked, ..halt }),
+            (Some(halt), _) => {
+                let (kicked, ipi) = (halt.kicked || kicked, ipi.or(halt.ipi));
+                halts.push(Halt { who, entered: Some(at), kicked, ipi, ..halt });
+            }
             (None, Some(begin)) if idle => {
                 let (wakeup, change) = (None, None);
                 halts.push(Halt {
@@ -160,6 +173,7 @@ impl OpenHalt {
                     vcpu_wakeup: wakeup,
                     change,
                     kicked,
+                    ipi,
                     end: at,
                     entered: Some(at),
                 });

@@ -479,6 +479,7 @@ fn any_kind() -> impl Strategy<Value = EventKind> {
         1 => Just(EventKind::Inject { vector: 3 }),
         1 => (0u64..5000, any::<bool>()).prop_map(|(ns, waited)| EventKind::HaltEnd { ns, waited, valid: true }),
         1 => (0u32..300, 0u32..300).prop_map(|(old, new)| EventKind::HaltPoll { grow: true, new, old }),
+        1 => (0u32..4).prop_map(|cpu| EventKind::Idle(IdleEvent::WokenPolling { cpu: PcpuId(cpu) })),
         1 => Just(EventKind::Nested),
         1 => Just(EventKind::KvmActivity(KvmActivity::Aged)),
         1 => Just(EventKind::Reflect),
@@ -967,6 +968,7 @@ fn on_powerpc_a_virtual_core_halts_and_its_thread_is_of_the_vcpu_that_a_hint_nam
         vcpu_wakeup: Some(VcpuWakeup { length: Nanos(700), waited: true, valid: false }),
         change: None,
         kicked: false,
+        ipi: None,
         end: Moment::from_nanos(2_500),
         entered: None,
     };

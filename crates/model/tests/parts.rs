@@ -419,6 +419,43 @@ fn a_kick_of_a_sibling_makes_a_halt_a_wait_for_a_spinlock() {
 }
 
 #[test]
+fn an_ipi_that_a_sibling_sends_is_of_the_halt_in_which_it_comes() {
+    let icr = |value| Subject {
+        kind: SubjectKind::Msr,
+        write: true,
+        form: PortAccessForm::Unknown,
+        size: 0,
+        key: 0x830,
+        value,
+    };
+    let of = |tid, vcpu, event: Event| Event { tid: Tid(tid), vcpu: VcpuId(vcpu), ..event };
+    let sends = |at, value| of(10, 0, event(at, EventKind::Detail(icr(value))));
+    let wrmsr = |at| of(10, 0, exit(at, ExitCode::new(CodeList::Vmx, 32)));
+    let events = [
+        wrmsr(0),
+        // It halts after that.
+        sends(5, 0x1_0000_00fb),
+        of(11, 1, exit(10, HLT)),
+        of(10, 0, enter(20)),
+        wrmsr(100),
+        sends(110, 0x1_0000_00fd),
+        of(10, 0, enter(200)),
+        of(11, 1, woken(300, 250, true)),
+        of(11, 1, enter(400)),
+        of(11, 1, exit(500, HLT)),
+        wrmsr(600),
+        // To another, and as an INIT.
+        sends(610, 0x2_0000_00fd),
+        sends(620, 0x1_0000_c500),
+        of(11, 1, woken(900, 350, true)),
+        // KVM tells of the write after it has sent: the halt may be over by then.
+        sends(910, 0x1_0000_00f6),
+        of(11, 1, enter(1_000)),
+    ];
+    assert_eq!(account(&events).halts.iter().map(|halt| halt.ipi).collect::<Vec<_>>(), [Some(0xfd), Some(0xf6)]);
+}
+
+#[test]
 fn an_exit_that_cannot_halt_and_does_is_not_timed() {
     let events = [
         exit(0, CPUID),

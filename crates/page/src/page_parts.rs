@@ -86,7 +86,7 @@ mod tests {
                     (number % 13 != 5).then_some(VcpuWakeup { length: Nanos(gap), waited, valid: number % 7 != 0 });
                 let (asleep, woken) = (waited.then(|| moment(150_000)), waited.then(|| moment(gap - 9_000)));
                 let (end, entered) = (moment(gap), Some(moment(gap + 2_000)));
-                let (change, kicked) = (None, false);
+                let (change, kicked, ipi) = (None, false, None);
                 facts.beside_row(BesideRow::Halt(&Halt {
                     who,
                     begin: moment(0),
@@ -95,6 +95,7 @@ mod tests {
                     vcpu_wakeup: told,
                     change,
                     kicked,
+                    ipi,
                     end,
                     entered,
                 }));

@@ -3,9 +3,9 @@
 use crate::event_sketch::{EventSketch, MAX_CLOCK_SKEW_NS};
 use exitscope_analysis::TraceSink;
 use exitscope_model::{
-    ApicvChangeEvent, Assembler, BesideRow, CpuInterval, EventKind, Exit, ExitSink, Halt, KvmActivityEvent, LaneSpan,
-    Ledger, LedgerLine, PleUpdate, Preemption, RunQueueInterval, StealPiece, ThreadWakeUp, TraceInfo, VcpuIdentity,
-    Yield, vcpu_by_name,
+    ApicvChangeEvent, Assembler, BesideRow, CpuInterval, EventKind, Exit, ExitSink, Halt, IdleCpuEvent,
+    KvmActivityEvent, LaneSpan, Ledger, LedgerLine, PleUpdate, Preemption, RunQueueInterval, StealPiece, ThreadWakeUp,
+    TraceInfo, VcpuIdentity, Yield, vcpu_by_name,
 };
 use exitscope_trace::tracedat::{self, Session};
 use exitscope_trace::{EventSource, Input, SourceOptions, TraceError};
@@ -430,7 +430,9 @@ fn pass_beside(
                 sink.beside_row(BesideRow::PleUpdate(&PleUpdate { who, ..*of }));
             }
         }
-        BesideRow::KvmActivity(KvmActivityEvent { at, .. }) | BesideRow::ApicvChange(ApicvChangeEvent { at, .. }) => {
+        BesideRow::KvmActivity(KvmActivityEvent { at, .. })
+        | BesideRow::ApicvChange(ApicvChangeEvent { at, .. })
+        | BesideRow::Idle(IdleCpuEvent { at, .. }) => {
             if is_new(*at) {
                 sink.beside_row(row);
             }

@@ -1,8 +1,8 @@
 //! perf.data files that are written here: read back by our reader and by the real perf.
 
 use exitscope_model::{
-    CodeList, Event, EventKind, EventNames, ExitCode, ExitWord, HostSetting, LedgerLine, PortAccessForm, Subject,
-    SubjectKind, SubjectWord, ThreadName,
+    CodeList, Event, EventKind, EventNames, ExitCode, ExitWord, HostSetting, IdleEvent, LedgerLine, PollChange,
+    PortAccessForm, Subject, SubjectKind, SubjectWord, ThreadName,
 };
 use exitscope_skips::{Part, Skipped, or_skip, skip};
 use exitscope_trace::{PerfHead, PerfWriter, WrittenTrace, open};
@@ -58,6 +58,14 @@ fn switch(r: &[u64; 4]) -> EventKind {
     EventKind::Switch { prev, sleeps: r[1] & 1 == 1, next, prev_name: ThreadName::new(&r[3].to_le_bytes()) }
 }
 
+fn idle(event: IdleEvent) -> EventKind {
+    EventKind::Idle(event)
+}
+
+fn poll_change(r: &[u64; 4]) -> PollChange {
+    PollChange { grow: r[0] & 1 == 1, new: r[1] as u32, old: r[2] as u32 }
+}
+
 const X86: Shapes = &[
     ("kvm:kvm_exit", |r| exit(CodeList::Vmx, r[0] & 0xffff_ffff, false, r), true),
     ("kvm:kvm_exit", |r| exit(CodeList::Svm, r[0] & 0xffff_ffff, false, r), true),
@@ -77,6 +85,8 @@ const X86: Shapes = &[
     ("kvm:kvm_ple_window_update", |r| EventKind::PleWindow { new: r[0] as u32, old: r[1] as u32 }, true),
     ("sched:sched_switch", switch, false),
     ("sched:sched_wakeup", |r| EventKind::Wakeup { tid: Tid(r[0] as u32) }, false),
+    ("sched:sched_wake_idle_without_ipi", |r| idle(IdleEvent::WokenPolling { cpu: PcpuId(r[0] as u32 >> 1) }), false),
+    ("power:guest_halt_poll_ns", |r| idle(IdleEvent::PollLimit(poll_change(r))), false),
     ("syscalls:sys_enter_ioctl", |_| EventKind::RunEnter, false),
     ("syscalls:sys_exit_ioctl", |_| EventKind::SyscallExit, false),
     ("kvm:kvm_test_age_hva", |_| EventKind::Other, false),

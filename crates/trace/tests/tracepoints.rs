@@ -3,10 +3,11 @@
 //! then each field at its natural alignment.
 
 use exitscope_model::{
-    CodeList, EventKind, EventNames, ExitCode, ExitWord, PortAccessForm, Subject, SubjectKind, SubjectWord,
+    CodeList, EventKind, EventNames, ExitCode, ExitWord, IdleEvent, PollChange, PortAccessForm, Subject, SubjectKind,
+    SubjectWord,
 };
 use exitscope_trace::tracefs::{ByteOrder, Decoders};
-use exitscope_units::{Tid, VcpuId};
+use exitscope_units::{PcpuId, Tid, VcpuId};
 
 /// Size of a C type on a host with longs of `long` bytes.
 fn size_of(kind: &str, long: usize) -> usize {
@@ -239,6 +240,20 @@ fn cases() -> Vec<Case> {
             ],
             EventKind::HaltPoll { grow: true, new: 10_000, old: 5_000 },
             4,
+        ),
+        (
+            "sched",
+            "sched_wake_idle_without_ipi",
+            &[("int", "cpu", 3)],
+            EventKind::Idle(IdleEvent::WokenPolling { cpu: PcpuId(3) }),
+            NO_VCPU,
+        ),
+        (
+            "power",
+            "guest_halt_poll_ns",
+            &[("bool", "grow", 0), ("unsigned int", "new", 50_000), ("unsigned int", "old", 100_000)],
+            EventKind::Idle(IdleEvent::PollLimit(PollChange { grow: false, new: 50_000, old: 100_000 })),
+            NO_VCPU,
         ),
         // arm64: a trap is told by its exception class; bit 31 says that an SError is pending.
         (

@@ -1,6 +1,6 @@
 //! Single events as text and as JSON lines.
 
-use exitscope_model::{Event, EventKind, EventNames, ExitInfo, ExitWord, Handler};
+use exitscope_model::{Event, EventKind, EventNames, ExitInfo, ExitWord, Handler, IdleEvent, PollChange};
 use exitscope_units::Moment;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -79,12 +79,15 @@ pub struct EventRow<'a> {
     /// Whether what ended a halt was meant for the vCPU (false only on s390).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub valid: Option<bool>,
-    /// How long KVM polls for this vCPU from now on, in nanoseconds.
+    /// How long KVM polls for this vCPU, or a guest's governor on its own CPU, from now on, in nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub poll_ns: Option<u32>,
     /// How long it polled until now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub old_poll_ns: Option<u32>,
+    /// The idle CPU of the kernel that recorded which polled, so that it was woken without an interrupt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_cpu: Option<u32>,
     /// How long this vCPU may loop on PAUSE from now on: cycles on VMX, PAUSEs on SVM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<u32>,
@@ -142,6 +145,7 @@ impl<'a> EventRow<'a> {
             valid: None,
             poll_ns: None,
             old_poll_ns: None,
+            idle_cpu: None,
             window: None,
             old_window: None,
             from: None,
@@ -204,6 +208,15 @@ impl<'a> EventRow<'a> {
                 row.poll_ns = Some(new);
                 row.old_poll_ns = Some(old);
                 if grow { "poll_grow" } else { "poll_shrink" }
+            }
+            EventKind::Idle(IdleEvent::WokenPolling { cpu }) => {
+                row.idle_cpu = Some(cpu.0);
+                "woken_polling"
+            }
+            EventKind::Idle(IdleEvent::PollLimit(PollChange { grow, new, old })) => {
+                row.poll_ns = Some(new);
+                row.old_poll_ns = Some(old);
+                if grow { "guest_poll_grow" } else { "guest_poll_shrink" }
             }
             EventKind::PleWindow { new, old } => {
                 row.window = Some(new);
@@ -281,6 +294,7 @@ pub fn event_text(at: Moment, row: EventRow<'_>) -> String {
     put("valid", row.valid.filter(|valid| !valid).map(|valid| valid.to_string()));
     put("poll_ns", row.poll_ns.map(|poll| poll.to_string()));
     put("old_poll_ns", row.old_poll_ns.map(|poll| poll.to_string()));
+    put("idle_cpu", row.idle_cpu.map(|cpu| cpu.to_string()));
     put("window", row.window.map(|window| window.to_string()));
     put("old_window", row.old_window.map(|window| window.to_string()));
     put("from", row.from.map(str::to_string));

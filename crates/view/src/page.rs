@@ -5,6 +5,7 @@ use crate::gang_page::{gang_sections, gang_summary};
 use crate::halt_page::{halt_sections, halt_summary};
 use crate::hidden::HiddenTime;
 use crate::host_settings;
+use crate::idle_polls::{idle_poll_section, idle_poll_summary};
 use crate::interrupts_page::{interrupts_sections, interrupts_summary, of_x86_alone};
 use crate::names::{self, percent, plural, rate, share, thousands};
 use crate::phases_page::{phases_sections, phases_summary};
@@ -55,6 +56,7 @@ pub fn report_page(report: &Report, detail_rows: usize) -> Page {
         sections.extend(report.timeline.as_ref().map(over_time));
     }
     sections.extend(MechanismView::ALL.iter().filter_map(|view| view.summary(report)));
+    sections.extend(report.idle_polls.as_ref().map(idle_poll_summary));
     sections.extend(breaches(report));
     Page { sections }
 }
@@ -104,7 +106,10 @@ impl MechanismView {
 pub fn view_page(report: &Report, view: MechanismView) -> Page {
     let mut sections = vec![head(report)];
     sections.extend(match view {
-        MechanismView::Halt => halt_sections(report),
+        MechanismView::Halt => {
+            let idle_polls = report.idle_polls.as_ref().map(idle_poll_section);
+            halt_sections(report).into_iter().chain(idle_polls).collect()
+        }
         MechanismView::Gang => gang_sections(report),
         MechanismView::Pio => pio_sections(report),
         MechanismView::Phases => phases_sections(report),

@@ -5,6 +5,7 @@ use crate::gang::GangRows;
 use crate::halt::HaltRows;
 use crate::hidden::HiddenTime;
 use crate::host_settings::{self, HostSettingRow};
+use crate::idle_polls::IdlePollRows;
 use crate::interrupts::InterruptRows;
 use crate::names;
 use crate::phases::PhaseRows;
@@ -91,6 +92,10 @@ pub struct Report {
     pub gang: Option<GangRows>,
     /// Halts; not narrowed to reasons or lengths. Absent if there are none.
     pub halt: Option<HaltRows>,
+    /// Polls of idle CPUs by the events of the kernel that recorded, as of a guest; narrowed to moments alone. Left out if there are none, and of
+    /// recordings of exits without changes of a guest's limit: CPUs of hosts poll, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_polls: Option<IdlePollRows>,
     /// Accesses to ports and to emulated memory. Absent if there are none.
     pub pio: Option<PioRows>,
     /// The steps of exits. Absent if no exit is timed.
@@ -633,6 +638,7 @@ impl Report {
                 .map(|rows| TimelineRows { cost_ns: rows.cost_ns.filter(|_| facts.all.timed > 0), ..rows }),
             gang: GangRows::of(facts, info, made.threads_per_core),
             halt,
+            idle_polls: IdlePollRows::of(facts),
             pio: PioRows::of(facts, xen, &names, &vms),
             phases: PhaseRows::of(facts, xen, &info.arch, made.cycles_per_s),
             yields: YieldRows::of(facts, info, one),

@@ -725,6 +725,7 @@ mod tests {
                 vcpu_wakeup: Some(VcpuWakeup { length: Nanos(31_000), waited: true, valid: true }),
                 change: None,
                 kicked: false,
+                ipi: None,
                 end: at(33_000),
                 entered: Some(at(34_000)),
             });

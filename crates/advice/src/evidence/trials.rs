@@ -598,8 +598,8 @@ mod tests {
                 let wakeup = Some(VcpuWakeup { length: Nanos(gap), waited: gap > 150_000, valid: number % 7 != 0 });
                 let (asleep, woken, change) = (Some(at(gap / 2)), Some(at(gap)), None);
                 let (end, entered) = (at(gap), Some(at(gap + 2_000)));
-                let (who, kicked) = (vcpu(0), false);
-                let halt = Halt { who, begin: at(0), asleep, woken, vcpu_wakeup: wakeup, change, kicked, end, entered };
+                let (who, kicked, ipi, begin) = (vcpu(0), false, None, at(0));
+                let halt = Halt { who, begin, asleep, woken, vcpu_wakeup: wakeup, change, kicked, ipi, end, entered };
                 input.absorb_halt(&halt);
                 recorder.recorded(&halt)
             })
@@ -683,6 +683,7 @@ mod tests {
             vcpu_wakeup: Some(VcpuWakeup { length: Nanos(length), waited: !is_caught, valid: true }),
             change: (!is_caught).then_some(change),
             kicked: false,
+            ipi: None,
             end: at(begin + length),
             entered: Some(at(begin + gap + back)),
         }

@@ -1829,6 +1829,7 @@ mod tests {
                     vcpu_wakeup: wakeup,
                     change: None,
                     kicked: false,
+                    ipi: None,
                     end,
                     entered,
                 };

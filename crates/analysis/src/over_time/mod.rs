@@ -111,6 +111,7 @@ impl<S: TimelineSink> TraceSink for Numbered<S> {
             | BesideRow::PleUpdate(_)
             | BesideRow::KvmActivity(_)
             | BesideRow::ApicvChange(_)
+            | BesideRow::Idle(_)
             | BesideRow::QueueStay(_)
             | BesideRow::SchedulerEvent(_)
             | BesideRow::RunnerEvent(_) => return,

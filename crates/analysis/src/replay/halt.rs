@@ -9,7 +9,7 @@ use super::Lateness;
 use super::lateness::Draw;
 use crate::halts::{before_sleep, gap, gap_of_kvm, late, latency, poll};
 use crate::{DurationStats, HaltStats, KeyNumbering, MAX_KEYS, PollSettings, RecordedHaltPolling};
-use exitscope_model::{Halt, VcpuIdentity, poll_limit};
+use exitscope_model::{Halt, VcpuIdentity, is_spared_by_polls, poll_limit};
 use exitscope_policy::KnobError;
 use exitscope_policy::guest_halt_poll::{self, GuestHaltPoll, IdleOutcome, IdleState};
 use exitscope_policy::host_halt_poll::{self, HostHaltPoll, PollPermission};
@@ -63,6 +63,8 @@ pub struct HaltOutcome {
     pub polling: u64,
     /// CPU time of those that would not have caught anything.
     pub polling_missed: u64,
+    /// Successful polls of guests, of halts in which a sibling sent an IPI that a Linux guest spares a vCPU that polls.
+    pub ipis_spared: u64,
     /// Wake-up latencies, of halts whose gap is known exactly.
     pub latencies: DurationStats,
 }
@@ -199,6 +201,7 @@ impl HaltReplay {
         let left = begun.map(|begun| Nanos(params.poll_end(state.limit()).0.saturating_sub(begun.0)));
         let polled = left.map(|left| left.min(gap));
         let caught = left.is_some_and(|left| gap <= left);
+        self.outcome.ipis_spared += u64::from(caught && recorded.ipi);
         match begun {
             Some(begun) if caught => *polls_for = Some(begun.plus(gap)),
             Some(_) => _ = state.reflect(params, IdleOutcome::Polled { expired: true }),
@@ -237,6 +240,7 @@ impl HaltOutcome {
             misses: stats.misses,
             polling: stats.poll_hit.saturating_add(stats.poll_miss),
             polling_missed: stats.poll_miss,
+            ipis_spared: 0,
             latencies: stats.latencies(),
         }
     }
@@ -319,6 +323,8 @@ pub struct RecordedHalt {
     slept: bool,
     /// KVM polled longer than the gap, and slept nevertheless: somebody else wanted the CPU.
     uncatchable: bool,
+    /// Whether a sibling sent an IPI meanwhile that a Linux guest spares a vCPU that polls.
+    ipi: bool,
     /// Whether the wake-up latency is known.
     exact: bool,
     latency: Nanos,
@@ -364,6 +370,7 @@ impl RecordedHalt {
             valid: halt.vcpu_wakeup.is_none_or(|wakeup| wakeup.valid),
             slept,
             uncatchable,
+            ipi: halt.ipi.is_some_and(is_spared_by_polls),
             exact: latency.is_some(),
             latency: latency.unwrap_or_default(),
             gap,
@@ -435,6 +442,7 @@ mod tests {
                     vcpu_wakeup: Some(VcpuWakeup { length: Nanos(70 * US), waited: true, valid: true }),
                     change: None,
                     kicked: false,
+                    ipi: None,
                     end: at(begin + 70 * US),
                     entered: Some(at(begin + 75 * US)),
                 }

@@ -30,6 +30,8 @@ pub fn all() -> Vec<RuleTwins> {
         guest_that_polls(),
         idle_states(),
         virtual_cores(),
+        virtual_cores_on_subcores(),
+        counted_virtual_cores(),
         lock_holders(),
         spinning_in_vain(),
         split_locks(),
@@ -341,26 +343,74 @@ fn idle_states() -> RuleTwins {
     }
 }
 
-/// The scenario of the same name, on so many cores.
-fn ping_flood(cores: u32, library: &str) -> Trace {
-    let text =
-        include_str!("../../../../scenarios/ping-flood.toml").replace("cores = 1\n", &format!("cores = {cores}\n"));
-    let text = text.replace("library = \"ping_flood\"\ndevice = \"network\"\ncount = false", library);
-    Trace::Scenario(format!(
-        "duration = '200ms'\n{}",
-        text.split_once("description").unwrap().1.split_once('\n').unwrap().1
-    ))
+/// What ganged exits are made of: two threads of a core that send pings as fast as they can.
+const FLOOD: &str = "library = \"ping_flood\"\ndevice = \"network\"\ncount = false";
+
+/// The scenario of the same name, on so many cores, with so many VMs of it, virtual cores of so many threads, and this in place of the
+/// pings.
+fn ping_flood(cores: u32, vms: u32, threads: u32, library: &str) -> Trace {
+    let text = include_str!("../../../../scenarios/ping-flood.toml");
+    let text = text.replace("cores = 1\n", &format!("cores = {cores}\n")).replace(FLOOD, library);
+    let text = text.replace("smt_mode = 4", &format!("smt_mode = {threads}"));
+    let (_, text) = text.split_once("description").unwrap();
+    let (host, vm) = text.split_once("[[vm]]").unwrap();
+    let (_, host) = host.split_once('\n').unwrap();
+    let vms: String = (0..vms)
+        .map(|number| format!("[[vm]]{}", vm.replace("name = \"guest\"", &format!("name = \"guest{number}\""))))
+        .collect();
+    Trace::Scenario(format!("duration = '200ms'\n{host}{vms}"))
 }
 
 fn virtual_cores() -> RuleTwins {
-    const FLOOD: &str = "library = \"ping_flood\"\ndevice = \"network\"\ncount = false";
     RuleTwins {
         advises: "virtual_cores",
         what: "threads that others' exits force out",
-        has_it: ping_flood(4, FLOOD),
-        healthy: ping_flood(4, "library = \"ebizzy\""),
-        alike: ping_flood(1, FLOOD),
-        because: "the host has one core, on which narrower virtual cores would wait for one another",
+        has_it: ping_flood(4, 1, 4, FLOOD),
+        healthy: ping_flood(4, 1, 4, "library = \"ebizzy\""),
+        alike: ping_flood(4, 1, 1, FLOOD),
+        because: "each virtual core has one thread, whose exits take nobody along: there are none narrower",
+    }
+}
+
+fn virtual_cores_on_subcores() -> RuleTwins {
+    RuleTwins {
+        advises: "virtual_cores",
+        what: "threads that others' exits force out, on a host with fewer cores than narrower virtual cores want",
+        has_it: ping_flood(1, 1, 4, FLOOD),
+        healthy: ping_flood(1, 1, 4, "library = \"ebizzy\""),
+        alike: ping_flood(1, 4, 4, FLOOD),
+        because: "four such VMs on one core: on its subcores, too, narrower virtual cores would wait for one another",
+    }
+}
+
+/// Runs of a virtual core of four threads as the script of 2015 has them recorded, without entries: each thread leaves for this trap.
+fn core_runs(traps: [&str; 4]) -> Trace {
+    let mut lines = Lines::of(8);
+    let runner = VCPU_0;
+    for run in 0..1_000 {
+        let at = run * 200 * US;
+        let active = traps.iter().filter(|trap| !trap.is_empty()).count();
+        let core = |what| format!("kvmppc_run_core: {what} runner_vcpu==0 runnable={active} tgid=4100");
+        lines.event(at, runner, 1, &core("Enter"));
+        for (vcpu, trap) in (0..).zip(traps).filter(|(_, trap)| !trap.is_empty()) {
+            let left = at + 150 * US + vcpu * US;
+            let exit = format!("kvm_guest_exit: VCPU {vcpu}: trap={trap} pc=0x2120 msr=0x8000000000009000, ceded=0");
+            lines.event(left, runner, 1, &exit);
+        }
+        lines.event(at + 160 * US, runner, 1, &core("Exit"));
+    }
+    lines.text()
+}
+
+fn counted_virtual_cores() -> RuleTwins {
+    const FORCED: &str = "0xe80";
+    RuleTwins {
+        advises: "virtual_cores",
+        what: "core runs that were counted, without entries, of which one thread ends each for all",
+        has_it: core_runs(["SYSCALL", FORCED, FORCED, FORCED]),
+        healthy: core_runs(["SYSCALL", "", "", ""]),
+        alike: core_runs(["SYSCALL"; 4]),
+        because: "each thread leaves for a call of its own: no other one forced it, so narrower virtual cores spare none of the exits",
     }
 }
 

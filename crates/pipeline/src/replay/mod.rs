@@ -136,6 +136,7 @@ impl<T: TraceSink> TraceSink for Selected<'_, T> {
             | BesideRow::PleUpdate(_)
             | BesideRow::KvmActivity(_)
             | BesideRow::ApicvChange(_)
+            | BesideRow::Idle(_)
             | BesideRow::QueueStay(_)
             | BesideRow::SchedulerEvent(_)
             | BesideRow::RunnerEvent(_) => false,

@@ -5,7 +5,7 @@ use crate::EventFilter;
 use crate::bytes::ByteOrder;
 use crate::tracepoints::{
     FieldContent, TracepointMeaning, about, activity, apicv_change, avic_incomplete_ipi, call, exit, ghcb_msr,
-    of_format, userspace_exit,
+    guest_poll_limit, of_format, userspace_exit, woken_polling,
 };
 use exitscope_model::codes::{
     KICK_CPU, loongarch_privileged, s390_instruction_key, system_register, trapped_system_register,
@@ -331,6 +331,8 @@ impl Decoder {
             TracepointMeaning::HaltPoll => {
                 then.take(EventKind::HaltPoll { grow: field(0) != 0, new: field(1) as u32, old: field(2) as u32 })
             }
+            TracepointMeaning::WokenPolling => then.take(woken_polling(field(0))),
+            TracepointMeaning::GuestPollLimit => then.take(guest_poll_limit(field(0) != 0, field(1), field(2))),
             TracepointMeaning::PleWindow => {
                 then.take(EventKind::PleWindow { new: field(0) as u32, old: field(1) as u32 })
             }
@@ -441,7 +443,8 @@ const fn reads(meaning: TracepointMeaning) -> &'static [FieldContent] {
         TracepointMeaning::TrappedSystemRegister => &[Esr],
         TracepointMeaning::Inject => &[Vector],
         TracepointMeaning::HaltEnd => &[Halted, Waited, Valid],
-        TracepointMeaning::HaltPoll => &[Grow, NewPoll, OldPoll],
+        TracepointMeaning::HaltPoll | TracepointMeaning::GuestPollLimit => &[Grow, NewPoll, OldPoll],
+        TracepointMeaning::WokenPolling => &[IdleCpu],
         TracepointMeaning::PleWindow => &[NewWindow, OldWindow],
         TracepointMeaning::Wfx => &[Wfe],
         TracepointMeaning::RunCore => &[Leaves, Runnable],

@@ -144,6 +144,8 @@ impl Decoder {
             | TracepointMeaning::ApicvChange
             | TracepointMeaning::AvicIncompleteIpi
             | TracepointMeaning::Inject
+            | TracepointMeaning::WokenPolling
+            | TracepointMeaning::GuestPollLimit
             | TracepointMeaning::PleWindow
             | TracepointMeaning::Wfx
             | TracepointMeaning::VcpuHint

@@ -2,7 +2,8 @@
 
 use exitscope_model::codes::{KICK_CPU, loongarch_instruction, system_register_parts, system_register_trap};
 use exitscope_model::{
-    Architecture, CodeList, Event, EventKind, ExitWord, KvmActivity, PortAccessForm, Subject, SubjectKind, ThreadName,
+    Architecture, CodeList, Event, EventKind, ExitWord, IdleEvent, KvmActivity, PollChange, PortAccessForm, Subject,
+    SubjectKind, ThreadName,
 };
 use exitscope_units::Tid;
 
@@ -56,6 +57,10 @@ pub(crate) enum TracepointMeaning {
     Inject,
     HaltEnd,
     HaltPoll,
+    /// A kernel wakes an idle CPU of its own that polls.
+    WokenPolling,
+    /// A guest's governor changes for how long its CPU polls.
+    GuestPollLimit,
     PleWindow,
     Wfx,
     VcpuHint,
@@ -112,6 +117,8 @@ pub(crate) enum FieldContent {
     OldPoll,
     NewWindow,
     OldWindow,
+    /// An idle CPU.
+    IdleCpu,
     Wfe,
     /// Whether it is set from now on.
     Set,
@@ -145,6 +152,7 @@ impl FieldContent {
     /// Its number in `event`; zero if the event is not about such a thing.
     pub fn number(self, event: &Event) -> u64 {
         use FieldContent as C;
+        use IdleEvent::PollLimit;
         let detail = |part: fn(Subject) -> u64| detail(event).map_or(0, part);
         match (self, event.kind) {
             (C::Vcpu, _) => event.vcpu.0.into(),
@@ -181,9 +189,16 @@ impl FieldContent {
             (C::Halted, EventKind::HaltEnd { ns, .. }) => ns,
             (C::Waited, EventKind::HaltEnd { waited, .. }) => waited.into(),
             (C::Valid, EventKind::HaltEnd { valid, .. }) => valid.into(),
-            (C::Grow, EventKind::HaltPoll { grow, .. }) => grow.into(),
-            (C::NewPoll, EventKind::HaltPoll { new, .. }) => new.into(),
-            (C::OldPoll, EventKind::HaltPoll { old, .. }) => old.into(),
+            (C::Grow, EventKind::HaltPoll { grow, .. } | EventKind::Idle(PollLimit(PollChange { grow, .. }))) => {
+                grow.into()
+            }
+            (C::NewPoll, EventKind::HaltPoll { new, .. } | EventKind::Idle(PollLimit(PollChange { new, .. }))) => {
+                new.into()
+            }
+            (C::OldPoll, EventKind::HaltPoll { old, .. } | EventKind::Idle(PollLimit(PollChange { old, .. }))) => {
+                old.into()
+            }
+            (C::IdleCpu, EventKind::Idle(IdleEvent::WokenPolling { cpu })) => cpu.0.into(),
             (C::NewWindow, EventKind::PleWindow { new, .. }) => new.into(),
             (C::OldWindow, EventKind::PleWindow { old, .. }) => old.into(),
             (C::Wfe, EventKind::Wfx { wfe }) => wfe.into(),
@@ -210,7 +225,7 @@ impl FieldContent {
                 _,
             ) => 0,
             (C::End | C::Halted | C::Waited | C::Valid | C::Grow | C::NewPoll | C::OldPoll, _) => 0,
-            (C::NewWindow | C::OldWindow | C::Wfe | C::Leaves | C::Runnable | C::PrevState, _) => 0,
+            (C::NewWindow | C::OldWindow | C::IdleCpu | C::Wfe | C::Leaves | C::Runnable | C::PrevState, _) => 0,
         }
     }
 

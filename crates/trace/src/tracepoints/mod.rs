@@ -16,8 +16,10 @@ mod rows;
 mod tests;
 
 use exitscope_model::{
-    ApicvChange, Architecture, EventKind, ExitCode, KvmActivity, PortAccessForm, Subject, SubjectKind, SubjectWord,
+    ApicvChange, Architecture, EventKind, ExitCode, IdleEvent, KvmActivity, PollChange, PortAccessForm, Subject,
+    SubjectKind, SubjectWord,
 };
+use exitscope_units::PcpuId;
 pub(crate) use meaning::{FieldContent, TracepointMeaning};
 use printed::ReadFields;
 pub(crate) use rows::ROWS;
@@ -182,6 +184,16 @@ pub(crate) const fn userspace_exit(reason: u64, errno: u64) -> EventKind {
 /// KVM does this; of a range, to the range's fields.
 pub(crate) const fn activity(of: KvmActivity, start: u64, end: u64) -> EventKind {
     EventKind::KvmActivity(of.of_range(start, end))
+}
+
+/// A CPU that polls in its idle loop is woken: `sched_wake_idle_without_ipi`.
+pub(crate) const fn woken_polling(cpu: u64) -> EventKind {
+    EventKind::Idle(IdleEvent::WokenPolling { cpu: PcpuId(cpu as u32) })
+}
+
+/// How long a guest's CPU polls from now on, and polled until now: `guest_halt_poll_ns`.
+pub(crate) const fn guest_poll_limit(grow: bool, new: u64, old: u64) -> EventKind {
+    EventKind::Idle(IdleEvent::PollLimit(PollChange { grow, new: new as u32, old: old as u32 }))
 }
 
 /// AVIC did not deliver an IPI whole: `kvm_avic_incomplete_ipi`, by a number of `enum avic_ipi_failure_cause` of

@@ -801,6 +801,18 @@ pub(super) fn wfx(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 /// `vcpu 1: halt_poll_ns 10000 (grow 0)`
 pub(super) fn halt_poll(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     let vcpu = vcpu(scan)?;
+    let (grow, new, old) = poll_change(scan)?;
+    Some((EventKind::HaltPoll { grow, new, old }, vcpu))
+}
+
+/// `halt_poll_ns 50000 (grow 0)`
+pub(super) fn guest_poll_limit(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    let (grow, new, old) = poll_change(scan)?;
+    unnamed(super::guest_poll_limit(grow, new.into(), old.into()))
+}
+
+/// `halt_poll_ns 10000 (grow 0)`, after whatever is before it: whether it grows, to what, from what.
+fn poll_change(scan: &mut Scan) -> Option<(bool, u32, u32)> {
     scan.until("halt_poll_ns ")?;
     let new = scan.decimal32()?;
     scan.literal(" (")?;
@@ -809,7 +821,13 @@ pub(super) fn halt_poll(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
         b"shrink" => false,
         _ => return None,
     };
-    Some((EventKind::HaltPoll { grow, new, old: scan.decimal32()? }, vcpu))
+    Some((grow, new, scan.decimal32()?))
+}
+
+/// `cpu=1`
+pub(super) fn woken_polling(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    scan.literal("cpu=")?;
+    unnamed(super::woken_polling(scan.decimal32()?.into()))
 }
 
 /// `vcpu 1 old 4096 new 8192 (growed)`

@@ -13,6 +13,8 @@ use super::{RecordWhen, TracepointMeaning as M, TracepointRow, printed, row};
 use exitscope_model::{CodeList as L, ExitWord as W, KvmActivity as S, SubjectKind as D};
 
 const IOCTLS: RecordWhen = RecordWhen::Never("raw_syscalls has these calls and all others");
+const OF_GUESTS: RecordWhen =
+    RecordWhen::Never("it tells of the CPUs of the kernel that fires it: a guest's, if it is recorded there");
 const REFINED: RecordWhen = RecordWhen::Never("kvm_exit_gspr comes before it, and says as much");
 
 /// LoongArch's that say more of the exit that `kvm_exit` began: all of one event class.
@@ -403,6 +405,24 @@ pub(crate) static ROWS: &[TracepointRow] = &[
         r#""irq=%d", REC->irq"#,
     )
     .when(RecordWhen::Never("each interrupt of each device of the host fires it")),
+    row(
+        "",
+        "sched:sched_wake_idle_without_ipi",
+        M::WokenPolling,
+        printed::woken_polling,
+        &[("int cpu", IdleCpu)],
+        r#""cpu=%d", REC->cpu"#,
+    )
+    .when(OF_GUESTS),
+    row(
+        "",
+        "power:guest_halt_poll_ns",
+        M::GuestPollLimit,
+        printed::guest_poll_limit,
+        &[("bool grow", Grow), ("unsigned int new", NewPoll), ("unsigned int old", OldPoll)],
+        r#""halt_poll_ns %u (%s %u)", REC->new, REC->grow ? "grow" : "shrink", REC->old"#,
+    )
+    .when(OF_GUESTS),
     row(
         "",
         "kvm:kvm_age_hva",

@@ -20,6 +20,16 @@ const EXITS_AVOIDED: ReplayFigure<HaltOutcome> =
         Some(of.caught as f64)
     });
 
+/// What a guest's poll spares besides, where the recording has IPIs.
+const IPIS_SPARED: ReplayFigure<HaltOutcome> = ReplayFigure::new(
+    4,
+    "ipis_spared",
+    Count,
+    true,
+    "successful polls of halts in which a sibling sent a reschedule or a single function-call IPI, which Linux spares a vCPU that polls",
+    |of, _| Some(of.ipis_spared as f64),
+);
+
 const OF_POLLS: [ReplayFigure<HaltOutcome>; 5] = [
     ReplayFigure::new(3, "share_of_halts", Share, true, "share of the halts that end so", |of, _| {
         (of.halts > 0).then(|| of.caught as f64 / of.halts as f64)
@@ -74,14 +84,15 @@ fn won(of: &HaltOutcome, base: &HaltOutcome) -> f64 {
     base.latencies.sum as f64 - of.latencies.sum as f64
 }
 
-/// The figures of a policy; `exact` is whether the recording tells latencies.
-fn figures(policy: HaltPolicy, exact: bool) -> Vec<&'static ReplayFigure<HaltOutcome>> {
-    let first = match policy {
-        HaltPolicy::Host => &NOT_BLOCKED,
-        HaltPolicy::Guest => &EXITS_AVOIDED,
+/// The figures of a policy; `exact` is whether the recording tells latencies, `ipis` whether it has IPIs to halted vCPUs.
+fn figures(policy: HaltPolicy, exact: bool, ipis: bool) -> Vec<&'static ReplayFigure<HaltOutcome>> {
+    let first: &[_] = match policy {
+        HaltPolicy::Host => &[&NOT_BLOCKED],
+        HaltPolicy::Guest if ipis => &[&EXITS_AVOIDED, &IPIS_SPARED],
+        HaltPolicy::Guest => &[&EXITS_AVOIDED],
     };
     let of_latency: &[_] = if exact { &OF_LATENCY } else { &[] };
-    std::iter::once(first).chain(&OF_POLLS).chain(of_latency).collect()
+    first.iter().copied().chain(&OF_POLLS).chain(of_latency).collect()
 }
 
 impl ReplayTable<'_> {
@@ -113,7 +124,7 @@ impl ReplayTable<'_> {
         });
         let start = Start::Both { recorded: &done.recorded, in_force: (in_force.collect(), &done.in_force) };
         let best = best.or(exact.then_some("net_gain"));
-        fill(&mut replay, &figures(policy, exact), best, start, labels.into_iter().zip(&done.outcomes))?;
+        fill(&mut replay, &figures(policy, exact, all.ipis > 0), best, start, labels.into_iter().zip(&done.outcomes))?;
         replay.notes = notes(policy, exact, all, halts.guest_polls, &record);
         let mut best = replay.rows[2..].iter().zip(&done.outcomes).filter(|(row, _)| row.best).peekable();
         if policy == HaltPolicy::Guest && best.peek().is_some() && best.all(|(_, outcome)| outcome.caught == 0) {
@@ -161,6 +172,7 @@ fn notes(policy: HaltPolicy, exact: bool, all: &HaltStats, guest_polls: bool, re
                  within 5us is taken to have made nothing runnable"
                     .to_string(),
             );
+            notes.push(ipis(all));
         }
     }
     if all.changes == (0, 0) && policy == HaltPolicy::Host {
@@ -187,6 +199,21 @@ fn notes(policy: HaltPolicy, exact: bool, all: &HaltStats, guest_polls: bool, re
     notes
 }
 
+/// What is known of the IPIs that polls of the guest spare.
+fn ipis(all: &HaltStats) -> String {
+    match all.ipis {
+        0 => "no exit of the recording tells of a reschedule or a single function-call IPI to a halted vCPU, so how many IPIs \
+              polls would spare is unknown"
+            .to_string(),
+        of => format!(
+            "IPIs spared: of {} halts in which a sibling sent IPI 0xfd or 0xfb, those that a poll would have ended; a Linux \
+             guest sets a flag of a vCPU that polls instead (0xfb: from Linux 5.8 on), so that the exit which sends the IPI is \
+             spared, too. IPIs that cause no exit are not counted",
+            thousands(of)
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,6 +228,7 @@ mod tests {
             misses: 8,
             polling: 700,
             polling_missed: 300,
+            ipis_spared: 6,
             ..HaltOutcome::default()
         };
         [1, 2, 30].into_iter().for_each(|latency| outcome.latencies.record(Nanos(latency)));
@@ -215,11 +243,17 @@ mod tests {
         ];
         let latencies =
             [("wakeup_mean", 11.0), ("wakeup_p50", 2.0), ("wakeup_p99", 30.0), ("gain", 1_000.0), ("net_gain", 500.0)];
-        for (policy, first) in [(HaltPolicy::Host, "not_blocked"), (HaltPolicy::Guest, "exits_avoided")] {
-            let untimed = [&[(first, 10.0)], &polls[..]].concat();
-            super::super::tests::check(&figures(policy, false), &outcome, &base, &untimed);
+        let spared = [("exits_avoided", 10.0), ("ipis_spared", 6.0)];
+        for (policy, ipis, first) in [
+            (HaltPolicy::Host, false, &[("not_blocked", 10.0)][..]),
+            (HaltPolicy::Host, true, &[("not_blocked", 10.0)]),
+            (HaltPolicy::Guest, false, &spared[..1]),
+            (HaltPolicy::Guest, true, &spared),
+        ] {
+            let untimed = [first, &polls[..]].concat();
+            super::super::tests::check(&figures(policy, false, ipis), &outcome, &base, &untimed);
             let timed = [&untimed[..], &latencies[..]].concat();
-            super::super::tests::check(&figures(policy, true), &outcome, &base, &timed);
+            super::super::tests::check(&figures(policy, true, ipis), &outcome, &base, &timed);
         }
     }
 }

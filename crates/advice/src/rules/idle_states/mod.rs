@@ -115,7 +115,7 @@ mod tests {
                 let at = |after: u64| Moment::from_nanos(begin + after);
                 let wakeup = Some(VcpuWakeup { length: Nanos(sleeps + latency), waited: true, valid: true });
                 let (asleep, woken, entered) = (Some(at(0)), Some(at(sleeps)), Some(at(sleeps + latency)));
-                let (change, kicked, end) = (None, false, at(sleeps + latency));
+                let (change, kicked, ipi, end) = (None, false, None, at(sleeps + latency));
                 input.facts.halts.absorb(&Halt {
                     who: vcpu(0),
                     begin: at(0),
@@ -124,6 +124,7 @@ mod tests {
                     vcpu_wakeup: wakeup,
                     change,
                     kicked,
+                    ipi,
                     end,
                     entered,
                 });

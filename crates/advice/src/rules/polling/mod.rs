@@ -458,6 +458,7 @@ mod tests {
                         vcpu_wakeup: Some(VcpuWakeup { length: Nanos(gap + back), waited: true, valid: true }),
                         change,
                         kicked: false,
+                        ipi: None,
                         end: at(begin + gap + back),
                         entered: Some(at(begin + gap + back)),
                     }
