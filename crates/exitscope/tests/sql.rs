@@ -447,6 +447,29 @@ fn a_damaged_file_is_named_and_the_rest_is_asked() {
     assert!(stdout(&check).contains("its bytes are not those that were written"), "{}", stdout(&check));
 }
 
+#[test]
+fn the_table_of_advice_has_the_gains_that_advise_prints() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = store(folder.path());
+    let mut compared = 0;
+    for (trace, host, _) in RECORDINGS {
+        let printed = run(&["advise", corpus(trace).to_str().unwrap(), "--format", "json"]);
+        let printed: serde_json::Value = serde_json::from_slice(&printed.stdout).unwrap();
+        let query = format!("select * from advice where host = '{host}'");
+        let rows = rows(&place, &query);
+        let advised = printed["advice"].as_array().unwrap();
+        assert_eq!(rows.len(), advised.len(), "{host}");
+        for advice in advised {
+            let row = rows.iter().find(|row| row["change"] == advice["change"]).unwrap();
+            for name in ["headline_ns_per_s", "low_ns_per_s", "high_ns_per_s", "method"] {
+                assert_eq!(row[name], advice["gain"][name], "{host}: {}: {name}", advice["change"]);
+            }
+            compared += 1;
+        }
+    }
+    assert!(compared > 0);
+}
+
 /// A recording of a VM of four vCPUs in which an `msr` exit takes so long on average, and an `io` exit always the same.
 fn made(store: &Store, host: &str, day: &str, release: &str, msr_ns: u64) {
     let id = format!("{host}-{day}");

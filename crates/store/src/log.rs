@@ -62,8 +62,11 @@ pub struct AdvisedRow {
     pub change: String,
     /// The VM; none if it is the host.
     pub vm: Option<String>,
-    /// Of what it wins: `exits`, `wake_ups`, `host_cpu`, `waiting`, `forced_out`.
+    /// Of what it wins, as advice in JSON names it: `exits`, `wake_ups`, `steal`, …
     pub gain_kind: String,
+    /// What it usually wins, in each second; none in entries of before it was kept.
+    #[serde(default)]
+    pub headline_ns_per_s: Option<u64>,
     /// At least so much, in each second.
     pub low_ns_per_s: u64,
     /// At most so much.
@@ -361,5 +364,12 @@ mod tests {
         let run = &entry.runs[0];
         assert_eq!((run.host.as_str(), run.lost, run.settings.len(), run.advice.len()), ("a", 6, 1, 0));
         assert_eq!(entry.trials, []);
+    }
+
+    #[test]
+    fn advice_of_before_headlines_were_kept_has_none() {
+        let row = r#"{"change": "c", "vm": null, "gain_kind": "exits", "low_ns_per_s": 1, "high_ns_per_s": 3, "method": "counted"}"#;
+        let old: AdvisedRow = serde_json::from_str(row).unwrap();
+        assert_eq!((old.headline_ns_per_s, old.low_ns_per_s, old.high_ns_per_s), (None, 1, 3));
     }
 }
