@@ -135,8 +135,8 @@ fn decodes(file: &DataFile, bytes: Bytes) -> Result<(), String> {
     let read = || -> Result<(), String> {
         let reader = ParquetRecordBatchReaderBuilder::try_new(bytes).map_err(|error| error.to_string())?;
         is_of(file, reader.metadata().file_metadata())?;
-        let rows = reader.build().map_err(|error| error.to_string())?;
-        rows.map(|batch| batch.map(drop)).collect::<Result<(), _>>().map_err(|error| error.to_string())
+        let mut rows = reader.build().map_err(|error| error.to_string())?;
+        rows.try_for_each(|batch| batch.map(drop)).map_err(|error| error.to_string())
     };
     // The decoders of `parquet` and `arrow` take some damage for an error of the program.
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err("it cannot be decoded".to_string()))
