@@ -473,10 +473,22 @@ pub enum StoreCommand {
         #[arg(long, value_name = "NAME")]
         host: Option<String>,
     },
-    /// Read every file, and list damaged and foreign ones; exit status 1 if any is damaged
+    /// Read every file and every entry of the log, and list damaged and foreign ones; exit status 1 if any is damaged
     Check {
         /// The store
         dir: PathBuf,
+    },
+    /// List the files of a table, one a line, for other readers of Parquet
+    ///
+    /// A folder of a store also has files that were merged or dropped: a reader that takes all of them counts exits twice.
+    Files {
+        /// The store
+        dir: PathBuf,
+        /// The table: exits, reason_stats, halts or gangs
+        table: String,
+        /// Do not compare the files with their hashes first
+        #[arg(long)]
+        no_verify: bool,
     },
 }
 
@@ -526,6 +538,9 @@ pub struct QueryLimits {
     /// The file with the cluster's token
     #[arg(long, value_name = "FILE", requires = "cluster")]
     pub cluster_token_file: Option<PathBuf>,
+    /// Do not compare the store's files with their hashes before their first use: answers may come from damaged files
+    #[arg(long)]
+    pub no_verify: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -55,5 +55,8 @@ fn report(dir: &Path, compared: &ComparedArgs, limits: &QueryLimits) -> anyhow::
         top: compared.top,
         confidence_percent: compared.confidence,
     };
-    Ok(exitscope_fleet::report(&sql::open(dir, limits)?, &options)?)
+    let engine = sql::open(dir, limits)?;
+    let fleet = exitscope_fleet::report(&engine, &options)?;
+    sql::say_verified(engine.verified());
+    Ok(fleet)
 }

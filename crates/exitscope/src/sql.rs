@@ -6,7 +6,8 @@ use crate::output_file;
 use crate::terminal::terminal_style;
 use anyhow::{Context, bail};
 use exitscope_query::{EngineLimits, FUNCTIONS, QueryEngine, RowFormat, TABLES, is_number, texts, write_rows};
-use exitscope_store::Store;
+use exitscope_store::{FileCheck, Store, VerifiedBytes};
+use exitscope_units::Nanos;
 use exitscope_view::{Page, PageSection, Table, TableColumn, thousands, write_page};
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
@@ -31,12 +32,13 @@ pub fn open(dir: &Path, limits: &QueryLimits) -> anyhow::Result<QueryEngine> {
     let threads =
         limits.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
     let most = EngineLimits { memory: limits.memory, time: Duration::from_nanos(limits.timeout.0), threads };
+    let check = if limits.no_verify { FileCheck::Ends } else { FileCheck::Hashes };
     match &limits.cluster {
-        None => Ok(QueryEngine::open(&store, most)?),
+        None => Ok(QueryEngine::open(&store, most, check)?),
         #[cfg(feature = "cluster")]
         Some(scheduler) => {
             let scheduler = crate::cluster::scheduler(scheduler, limits.cluster_token_file.as_deref())?;
-            Ok(QueryEngine::on_cluster(&store, most, &scheduler)?)
+            Ok(QueryEngine::on_cluster(&store, most, &scheduler, check)?)
         }
         #[cfg(not(feature = "cluster"))]
         Some(_) => bail!(crate::NO_CLUSTER),
@@ -69,7 +71,26 @@ pub fn run(args: &SqlArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             }
         }
     }
+    say_verified(engine.verified());
     Ok(Outcome::Fine)
+}
+
+/// Bytes that are compared with their hashes without a word: a second's work, about.
+const QUIETLY_VERIFIED: u64 = 1 << 30;
+
+/// Says what comparing files with their hashes took, if there were many bytes.
+pub fn say_verified((verified, took): (VerifiedBytes, Duration)) {
+    if let Some(text) = verified_text(verified, took) {
+        say!("{text}");
+    }
+}
+
+fn verified_text(VerifiedBytes { files, bytes }: VerifiedBytes, took: Duration) -> Option<String> {
+    let (files, megabytes) = (thousands(files), thousands(bytes / 1_000_000));
+    let took = Nanos(took.as_nanos() as u64);
+    let text =
+        format!("compared {files} files ({megabytes} MB) with their hashes, in {took}; --no-verify leaves this out");
+    (bytes >= QUIETLY_VERIFIED).then_some(text)
 }
 
 fn name_left_out(engine: &QueryEngine) {
@@ -225,4 +246,17 @@ impl Helper for Words {}
 impl Highlighter for Words {}
 impl Hinter for Words {
     type Hint = String;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cost_of_comparing_many_bytes_is_said() {
+        let text = |bytes| verified_text(VerifiedBytes { files: 1_234, bytes }, Duration::from_millis(2_400));
+        assert_eq!(text(QUIETLY_VERIFIED - 1), None);
+        let said = "compared 1,234 files (13,000 MB) with their hashes, in 2.40s; --no-verify leaves this out";
+        assert_eq!(text(13_000_000_000).as_deref(), Some(said));
+    }
 }

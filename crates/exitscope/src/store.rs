@@ -5,7 +5,7 @@ use crate::devices::{self, DeviceList};
 use crate::read::RecordingAccess;
 use crate::terminal::terminal_style;
 use crate::{Outcome, write_json};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use chrono::{DateTime, NaiveDate, Utc};
 use exitscope_analysis::Selection;
 use exitscope_ingest::{
@@ -16,7 +16,8 @@ use exitscope_model::TraceInfo;
 use exitscope_model::encode::line;
 use exitscope_pipeline::AdviceError;
 use exitscope_store::{
-    AddOutcome, Compacted, DamagedFile, RecordingRow, Store, StoreCheck, StoredEffectRow, StoredTrialRow,
+    AddOutcome, Compacted, DamagedFile, FileCheck, RecordingRow, Store, StoreCheck, StoredEffectRow, StoredTrialRow,
+    TABLES,
 };
 use exitscope_trace::EventFilter;
 use exitscope_view::{
@@ -52,18 +53,40 @@ pub fn run(command: &StoreCommand, out: &mut dyn Write) -> anyhow::Result<Outcom
             writeln!(out, "{runs}{trials} dropped; the first `compact` a day later removes their files")?;
             Ok(Outcome::Fine)
         }
-        StoreCommand::Check { dir } => {
-            let StoreCheck { whole, damaged, unlisted } = Store::open(dir)?.check()?;
-            writeln!(out, "{whole} files are intact")?;
-            for DamagedFile { path, why } in &damaged {
-                writeln!(out, "{}", line(&format!("damaged: {path}: {why}")))?;
-            }
-            for path in &unlisted {
-                writeln!(out, "{}", line(&format!("not of the store, or left over: {path}")))?;
-            }
-            Ok(if damaged.is_empty() { Outcome::Fine } else { Outcome::Findings })
+        StoreCommand::Check { dir } => check(&Store::open(dir)?.check()?, out),
+        StoreCommand::Files { dir, table, no_verify } => {
+            let check = if *no_verify { FileCheck::Ends } else { FileCheck::Hashes };
+            let Some(files) = Store::open(dir)?.files(table, check)? else {
+                bail!("no table {table} has files; those that have are {}", TABLES.join(", "));
+            };
+            // As they are, for other programs.
+            files.iter().try_for_each(|file| writeln!(out, "{file}"))?;
+            Ok(Outcome::Fine)
         }
     }
+}
+
+fn check(found: &StoreCheck, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    let StoreCheck { whole, entries, unsealed, unhashed, damaged, is_log_damaged, unlisted } = found;
+    if *is_log_damaged {
+        writeln!(out, "the files are not checked: a damaged entry of the log hides which belong to the store")?;
+    } else {
+        writeln!(out, "{whole} files are intact")?;
+    }
+    writeln!(out, "{entries} entries of the log are intact")?;
+    if *unhashed > 0 {
+        writeln!(out, "{unhashed} of these files have no hash in the log: their rows can be read, no more is checked")?;
+    }
+    if *unsealed > 0 {
+        writeln!(out, "{unsealed} entries of the log have no hash and are not checked; `compact` writes one that has")?;
+    }
+    for DamagedFile { path, why } in damaged {
+        writeln!(out, "{}", line(&format!("damaged: {path}: {why}")))?;
+    }
+    for path in unlisted {
+        writeln!(out, "{}", line(&format!("not of the store, or left over: {path}")))?;
+    }
+    Ok(if damaged.is_empty() { Outcome::Fine } else { Outcome::Findings })
 }
 
 /// Adds one file after the other. One that cannot be read does not keep the others out; what the store itself cannot do ends

@@ -305,6 +305,15 @@ fn a_store_is_served_as_it_is_when_the_page_is_loaded() {
     for path in ["/fleet/notes", "/fleet/data/0", "/fleet/", "/files", "/page/0", "/data/0", "/live", "/_log"] {
         assert_eq!(server.status(path, ""), 404, "{path}");
     }
+    let sums = run(&["store", "files", place, "reason_stats"]);
+    let sums = String::from_utf8(sums.stdout).unwrap().lines().next().unwrap().to_string();
+    let mut bytes = std::fs::read(&sums).unwrap();
+    let middle = bytes.len() / 3;
+    bytes[middle] ^= 1;
+    std::fs::write(&sums, bytes).unwrap();
+    let (head, said) = server.get("/fleet/data");
+    let name = sums.rsplit('/').next().unwrap();
+    assert!(head.starts_with("HTTP/1.1 422 ") && String::from_utf8_lossy(&said).contains(name), "{head}");
     std::fs::remove_dir_all(place).unwrap();
     let (head, said) = server.get("/fleet/data");
     assert!(head.starts_with("HTTP/1.1 422 ") && String::from_utf8_lossy(&said).contains(place), "{head}");

@@ -398,23 +398,23 @@ fn files_below(at: &Path) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn a_damaged_file_is_named_and_the_rest_is_asked() {
+fn a_damaged_file_is_named_and_the_rest_is_asked_only_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let place = store(folder.path());
     let n = |output: &std::process::Output| stdout(output).lines().nth(1).unwrap().parse::<u64>().unwrap();
-    let query =
-        ["sql", &place, "select count(*) from exits where kernel_ns is null or kernel_ns >= 0", "--format", "csv"];
+    let sql = "select count(*) from exits where kernel_ns is null or kernel_ns >= 0";
+    let query = ["sql", &place, sql, "--format", "csv"];
+    let rest = ["sql", &place, sql, "--format", "csv", "--no-verify"];
     let whole = n(&run(&query));
-    let damaged = Store::open(folder.path())
-        .unwrap()
-        .contents()
-        .unwrap()
-        .pieces
-        .into_values()
-        .find(|piece| piece.table == "exits" && piece.host == "b");
-    let damaged = damaged.unwrap();
+    let files = Store::open(folder.path()).unwrap().contents().unwrap().pieces.into_values();
+    let damaged = files.filter(|piece| piece.table == "exits").find(|piece| piece.host == "b").unwrap();
     let file = folder.path().join(&damaged.path);
     let bytes = std::fs::read(&file).unwrap();
+    let refused = |arguments: &[&str]| {
+        let output = run(arguments);
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""), "{}", stderr(&output));
+        assert!(stderr(&output).contains(&damaged.path), "{}", stderr(&output));
+    };
     let foreign = |len: usize| [b"PAR1".to_vec(), vec![7; len - 8], b"PAR1".to_vec()].concat();
     let later = {
         let at = bytes.windows(17).rposition(|window| window == b"exitscope.store/1").unwrap();
@@ -429,22 +429,51 @@ fn a_damaged_file_is_named_and_the_rest_is_asked() {
         (Vec::new(), "it has 0 bytes"),
     ] {
         std::fs::write(&file, what).unwrap();
-        let output = run(&query);
+        refused(&query);
+        let output = run(&rest);
         assert!(stderr(&output).contains(&damaged.path) && stderr(&output).contains(why), "{}", stderr(&output));
         assert_eq!(n(&output), whole - damaged.rows);
     }
-    let fleet = run(&["fleet", "report", &place]);
+    let elsewhere = run(&["sql", &place, "select count(*) from exits where host <> 'b'", "--format", "csv"]);
+    assert_eq!((n(&elsewhere), stderr(&elsewhere).as_str()), (whole - damaged.rows, ""), "it needs no damaged file");
+    let fleet = run(&["fleet", "report", &place, "--no-verify"]);
     assert!(stdout(&fleet).contains(&format!("left out: {}", damaged.path)), "{}", stdout(&fleet));
     std::fs::remove_file(&file).unwrap();
-    assert!(stderr(&run(&query)).contains("it is not there"));
+    refused(&query);
+    assert!(stderr(&run(&rest)).contains("it is not there"));
     // What no length says, a hash does.
     let mut bytes = bytes;
     let middle = bytes.len() / 3;
     bytes[middle] ^= 1;
     std::fs::write(&file, bytes).unwrap();
+    refused(&query);
+    refused(&["store", "files", &place, "exits"]);
     let check = run(&["store", "check", &place]);
     assert_eq!(check.status.code(), Some(1));
     assert!(stdout(&check).contains("its bytes are not those that were written"), "{}", stdout(&check));
+}
+
+#[test]
+fn the_table_of_advice_has_the_gains_that_advise_prints() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = store(folder.path());
+    let mut compared = 0;
+    for (trace, host, _) in RECORDINGS {
+        let printed = run(&["advise", corpus(trace).to_str().unwrap(), "--format", "json"]);
+        let printed: serde_json::Value = serde_json::from_slice(&printed.stdout).unwrap();
+        let query = format!("select * from advice where host = '{host}'");
+        let rows = rows(&place, &query);
+        let advised = printed["advice"].as_array().unwrap();
+        assert_eq!(rows.len(), advised.len(), "{host}");
+        for advice in advised {
+            let row = rows.iter().find(|row| row["change"] == advice["change"]).unwrap();
+            for name in ["headline_ns_per_s", "low_ns_per_s", "high_ns_per_s", "method"] {
+                assert_eq!(row[name], advice["gain"][name], "{host}: {}: {name}", advice["change"]);
+            }
+            compared += 1;
+        }
+    }
+    assert!(compared > 0);
 }
 
 /// A recording of a VM of four vCPUs in which an `msr` exit takes so long on average, and an `io` exit always the same.

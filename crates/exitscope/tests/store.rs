@@ -269,9 +269,8 @@ fn a_full_disk_ends_an_add_and_the_store_is_as_it_was() {
     assert!(stderr(&full).contains("No space left on device"), "{}", stderr(&full));
     let store = Store::open(&place).unwrap();
     assert_eq!(store.contents().unwrap().runs.len(), 1);
-    assert_eq!(store.check().unwrap().damaged, []);
-    store.clean(Duration::ZERO).unwrap();
-    assert_eq!(store.check().unwrap().whole, 3);
+    let check = store.check().unwrap();
+    assert_eq!((check.whole, check.damaged, check.unlisted), (3, vec![], vec![]), "nothing is left of it");
 }
 
 #[test]
@@ -341,6 +340,27 @@ fn what_is_damaged_or_foreign_is_named() {
     assert!(stdout(&output).contains(&format!("damaged: {cut}: it has")), "{}", stdout(&output));
     assert!(stdout(&output).contains("left over: exits/foreign.parquet"), "{}", stdout(&output));
 
+    let entry = folder.path().join("_log/00000000000000000002.json");
+    let bytes = std::fs::read(&entry).unwrap();
+    let mut flipped = bytes.clone();
+    flipped[bytes.len() / 2] ^= 1;
+    std::fs::write(&entry, flipped).unwrap();
+    let output = run(&["store", "check", place]);
+    let damaged = "damaged: _log/00000000000000000002.json: its bytes are not those that were written";
+    assert!(stdout(&output).contains(damaged), "{}", stdout(&output));
+    assert!(stdout(&output).starts_with("the files are not checked: "), "{}", stdout(&output));
+    assert_eq!(output.status.code(), Some(1));
+    for command in ["compact", "list"] {
+        let output = run(&["store", command, place]);
+        assert_eq!(output.status.code(), Some(2), "{command}");
+        assert!(
+            stderr(&output).contains("_log/00000000000000000002.json of the log is damaged"),
+            "{}",
+            stderr(&output)
+        );
+    }
+    std::fs::write(&entry, bytes).unwrap();
+
     std::fs::write(folder.path().join("_log/00000000000000000003.json"), r#"{"schema":"exitscope.store/2","new":1}"#)
         .unwrap();
     let newer = run(&["store", "list", place]);
@@ -353,6 +373,43 @@ fn what_is_damaged_or_foreign_is_named() {
     assert!(stderr(&run(&["store", "list", place])).contains("00000000000000000001.json of the log is missing"));
     let none = run(&["store", "list", "/nowhere"]);
     assert!(stderr(&none).contains("/nowhere is no store"), "{}", stderr(&none));
+}
+
+#[test]
+fn the_files_of_a_table_are_those_that_belong_to_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().to_str().unwrap();
+    let traces: Vec<PathBuf> = traces().into_iter().take(3).collect();
+    add(folder.path(), &traces[..2], &["--host", "a", "--day", "2026-11-20"]);
+    add(folder.path(), &traces[2..], &["--host", "b", "--day", "2026-11-22"]);
+    let listed = |table: &str| {
+        let output = run(&["store", "files", place, table]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        stdout(&output).lines().map(PathBuf::from).collect::<Vec<_>>()
+    };
+    // What a reader finds in these files, whatever else lies beside them.
+    let store = Store::open(folder.path()).unwrap();
+    let known = std::cell::RefCell::new(BTreeMap::new());
+    let sums = |table: &str| {
+        known.borrow_mut().extend(store.contents().unwrap().pieces);
+        let piece = |path: PathBuf| known.borrow()[path.strip_prefix(place).unwrap().to_str().unwrap()].clone();
+        let files: Vec<DataFile> = listed(table).into_iter().map(piece).collect();
+        (files.len(), in_exits(&store, &files))
+    };
+    let (count, exits) = sums("exits");
+    assert_eq!((count, &exits), (3, &in_exits(&store, &pieces(&store, "exits", None))));
+    assert!(run(&["store", "compact", place]).status.success());
+    assert_eq!(sums("exits"), (2, exits), "the files that were joined are not listed");
+    assert!(run(&["store", "drop", place, "--before", "2026-11-22"]).status.success());
+    let left = in_report(&report(&[&traces[2]], &[]));
+    assert_eq!(sums("exits"), (1, left), "nor those that were dropped");
+    let wrong = run(&["store", "files", place, "recordings"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(
+        stderr(&wrong).contains("no table recordings has files; those that have are exits, "),
+        "{}",
+        stderr(&wrong)
+    );
 }
 
 #[test]

@@ -141,6 +141,7 @@ fn advice(judgement: &Judgement, info: &TraceInfo) -> Vec<AdvisedRow> {
         vm: (advice.scope == "vm").then_some(advice.scope_text),
         change: advice.change,
         gain_kind: advice.gain.kind.to_string(),
+        headline_ns_per_s: Some(advice.gain.headline_ns_per_s),
         low_ns_per_s: advice.gain.low_ns_per_s,
         high_ns_per_s: advice.gain.high_ns_per_s,
         method: advice.gain.method.to_string(),

@@ -9,7 +9,7 @@ use exitscope_model::{
     VcpuIdentity, WhoRow,
 };
 use exitscope_query::{Array, EngineLimits, QueryEngine, ResultColumns};
-use exitscope_store::{RecordingRow, RecordingStats, Store};
+use exitscope_store::{FileCheck, RecordingRow, RecordingStats, Store};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use std::error::Error;
 use std::path::Path;
@@ -73,7 +73,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn recording(at: &Path) -> Result<(RecordingRow, Vec<Seen>), Box<dyn Error>> {
     let store = Store::open(at)?;
     let limits = EngineLimits { memory: 1 << 30, time: Duration::from_secs(60), threads: 1 };
-    let engine = QueryEngine::open(&store, limits)?;
+    let engine = QueryEngine::open(&store, limits, FileCheck::Hashes)?;
     let run = engine.runs().first().ok_or("the store has no recording")?.clone();
     let mut seen = Vec::new();
     let mut failed = Ok(());

@@ -5,13 +5,15 @@ use crate::cluster_access::SchedulerAddress;
 use crate::functions;
 use crate::object_stores::environment;
 use crate::recordings;
-use crate::table::{Origin, ParquetTable};
+use crate::table::{Origin, ParquetTable, Verification, verify_scans};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::DataFusionError;
 use datafusion::execution::context::{SQLOptions, SessionConfig, SessionContext};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
-use exitscope_store::{DamagedFile, DataFile, RecordingRow, Store, StoreError, StoredTrialRow};
+use exitscope_store::{
+    DamagedFile, DataFile, FileCheck, RecordingRow, Store, StoreError, StoredTrialRow, VerifiedBytes,
+};
 use exitscope_units::Nanos;
 use futures::StreamExt;
 use std::collections::BTreeSet;
@@ -66,6 +68,9 @@ pub enum QueryError {
 /// Who takes the columns and the rows of an answer.
 pub type BatchCallback<'a> = &'a mut dyn FnMut(&SchemaRef, Option<&RecordBatch>) -> std::io::Result<bool>;
 
+/// What errors of decoders add where no hash was compared: they do not name the file.
+const MAY_BE_DAMAGED: &str = "a file may be damaged: `exitscope store check` names it";
+
 /// How often a cluster is asked at most.
 const ATTEMPTS: u32 = 4;
 
@@ -82,12 +87,14 @@ pub struct QueryEngine {
     /// The newest entry of the store's log that it knows.
     newest: u64,
     runs: Vec<RecordingRow>,
+    check: FileCheck,
     left_out: Vec<DamagedFile>,
+    verification: Arc<Verification>,
 }
 
 impl QueryEngine {
     /// Opens a store for queries that this process answers.
-    pub fn open(store: &Store, limits: EngineLimits) -> Result<QueryEngine, QueryError> {
+    pub fn open(store: &Store, limits: EngineLimits, check: FileCheck) -> Result<QueryEngine, QueryError> {
         let pool = FairSpillPool::new(limits.memory as usize);
         let named = NonZeroUsize::new(3).unwrap_or(NonZeroUsize::MIN);
         let environment = environment()
@@ -97,7 +104,7 @@ impl QueryEngine {
         let config = session_config(SessionConfig::new()).with_target_partitions(limits.threads.max(1));
         let context = SessionContext::new_with_config_rt(config, environment);
         functions::register(&context);
-        QueryEngine::new(limits, workers(limits)?, context, 1)?.with(store)
+        QueryEngine::new(limits, workers(limits)?, context, 1)?.with(store, check)
     }
 
     /// Opens a store for queries that the cluster of this scheduler answers. Memory is bounded by its executors.
@@ -106,8 +113,9 @@ impl QueryEngine {
         store: &Store,
         limits: EngineLimits,
         scheduler: &SchedulerAddress,
+        check: FileCheck,
     ) -> Result<QueryEngine, QueryError> {
-        QueryEngine::without_store(limits, scheduler)?.with(store)
+        QueryEngine::without_store(limits, scheduler)?.with(store, check)
     }
 
     /// For what the cluster of this scheduler is to do without a store.
@@ -125,11 +133,22 @@ impl QueryEngine {
         attempts: u32,
     ) -> Result<QueryEngine, QueryError> {
         let waiting = Builder::new_current_thread().enable_time().build()?;
-        let (newest, runs, left_out) = (0, Vec::new(), Vec::new());
-        Ok(QueryEngine { context, runtime: Some(runtime), waiting, limits, attempts, newest, runs, left_out })
+        Ok(QueryEngine {
+            context,
+            runtime: Some(runtime),
+            waiting,
+            limits,
+            attempts,
+            newest: 0,
+            runs: Vec::new(),
+            check: FileCheck::Hashes,
+            left_out: Vec::new(),
+            verification: Arc::default(),
+        })
     }
 
-    fn with(mut self, store: &Store) -> Result<QueryEngine, QueryError> {
+    fn with(mut self, store: &Store, check: FileCheck) -> Result<QueryEngine, QueryError> {
+        self.check = check;
         self.load(store)?;
         Ok(self)
     }
@@ -146,7 +165,11 @@ impl QueryEngine {
 
     fn load(&mut self, store: &Store) -> Result<(), QueryError> {
         let contents = store.contents()?;
-        let (pieces, left_out) = store.readable(&contents)?;
+        let (pieces, left_out) = match self.check {
+            // Those that a query needs are compared with their hashes before it.
+            FileCheck::Hashes => (contents.pieces.values().cloned().collect(), Vec::new()),
+            FileCheck::Ends => store.readable(&contents)?,
+        };
         let newest = contents.number;
         self.runs = contents.runs.into_values().collect();
         let trials: Vec<StoredTrialRow> = contents.trials.into_values().collect();
@@ -184,9 +207,14 @@ impl QueryEngine {
         &self.runs
     }
 
-    /// Files that cannot be read.
+    /// Files that queries leave out, as they cannot be read; only [`FileCheck::Ends`] leaves any out.
     pub fn left_out(&self) -> &[DamagedFile] {
         &self.left_out
+    }
+
+    /// What comparing files with their hashes has taken so far.
+    pub fn verified(&self) -> (VerifiedBytes, Duration) {
+        self.verification.so_far()
     }
 
     /// Answers a query. `take` gets the columns, and batches of rows as they come; `None` comes first, so that columns
@@ -207,9 +235,14 @@ impl QueryEngine {
         let only_reads = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
         let (send, mut rows) = channel(WAITING);
         let (context, sql) = (self.context.clone(), sql.to_string());
+        let cost = (self.check == FileCheck::Hashes).then(|| self.verification.clone());
         let work = async move {
             let answer = async {
-                let mut rows = context.sql_with_options(&sql, only_reads).await?.execute_stream().await?;
+                let asked = context.sql_with_options(&sql, only_reads).await?;
+                if let Some(cost) = cost {
+                    verify_scans(&context.state(), asked.logical_plan(), &cost).await?;
+                }
+                let mut rows = asked.execute_stream().await?;
                 let columns = rows.schema();
                 // Nobody listens any more if there were enough.
                 let mut heard = send.send(Ok((columns.clone(), None))).await.is_ok();
@@ -229,7 +262,10 @@ impl QueryEngine {
                 // What ended in a panic has no whole answer.
                 Ok(None) => {
                     let ended = self.waiting.block_on(&mut task);
-                    return ended.map_err(|error| QueryError::Query(format!("the query broke off: {error}")));
+                    return ended.map_err(|error| match self.check {
+                        FileCheck::Hashes => QueryError::Query(format!("the query broke off: {error}")),
+                        FileCheck::Ends => QueryError::Query(format!("the query broke off: {error}; {MAY_BE_DAMAGED}")),
+                    });
                 }
                 Ok(Some(Ok((columns, batch)))) => {
                     taken |= batch.is_some();
@@ -277,6 +313,10 @@ impl QueryEngine {
         }
         match error.find_root() {
             DataFusionError::ResourcesExhausted(why) => QueryError::Memory(self.limits.memory, why.clone()),
+            DataFusionError::External(own) if own.is::<StoreError>() => QueryError::Query(own.to_string()),
+            DataFusionError::ParquetError(_) if self.check == FileCheck::Ends => {
+                QueryError::Query(format!("{}; {MAY_BE_DAMAGED}", error.strip_backtrace()))
+            }
             _ => wrong(error),
         }
     }

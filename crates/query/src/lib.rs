@@ -1,11 +1,13 @@
 //! SQL over a store of VM exits, by DataFusion.
 //!
 //! ```text
-//! Store ─► files that can be read ─► tables exits, reason_stats, halts, gangs ─┐
-//!       └► log ─► tables runs, hosts, knobs, advice, trials ───────────────────┴─► QueryEngine ─► rows, in batches
+//! Store ─► files ─► tables exits, reason_stats, halts, gangs ───┐
+//!       └► log ─► tables runs, hosts, knobs, advice, trials ────┴─► QueryEngine ─► rows, in batches
 //! ```
 //!
-//! Queries only read; each has a limit on memory and on time. A file that is missing, truncated or foreign is left out,
+//! Queries only read; each has a limit on memory and on time. A file is compared with its hash in the log before it is used
+//! for the first time; a query that needs one that is damaged or missing is refused, and the file is named. With
+//! [`FileCheck::Ends`](exitscope_store::FileCheck::Ends), files that are missing, truncated or foreign are left out instead,
 //! and named by [`QueryEngine::left_out`].
 //!
 //! Does not know: flags, where recordings came from, what an answer means.

@@ -81,6 +81,7 @@ pub(crate) fn advice(runs: &[RecordingRow]) -> Result<MemoryTable> {
         ("change", words(&advice, |of| &of.1.change)),
         ("vm", words(&advice, |of| of.1.vm.as_deref().unwrap_or_default())),
         ("gain_kind", words(&advice, |of| &of.1.gain_kind)),
+        ("headline_ns_per_s", Arc::new(advice.iter().map(|of| of.1.headline_ns_per_s).collect::<UInt64Array>())),
         ("low_ns_per_s", numbers(&advice, |of| of.1.low_ns_per_s)),
         ("high_ns_per_s", numbers(&advice, |of| of.1.high_ns_per_s)),
         ("method", words(&advice, |of| &of.1.method)),

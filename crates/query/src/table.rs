@@ -7,22 +7,28 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef}
 use datafusion::arrow::ipc::{reader::StreamReader, writer::StreamWriter};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue, Statistics, plan_err};
 use datafusion::datasource::MemTable;
 use datafusion::datasource::TableType;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
+use datafusion::datasource::source_as_provider;
 use datafusion::datasource::table_schema::TableSchema;
+use datafusion::execution::SessionState;
 use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::logical_expr::expr_rewriter::unnormalize_cols;
 use datafusion::logical_expr::utils::conjunction;
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown, TableScan};
 use datafusion::object_store::path::Path;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
-use exitscope_store::{DataFile, schema};
+use exitscope_store::{DataFile, StoreError, VerifiedBytes, VerifiedFiles, schema};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::any::Any;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The columns that folders say.
 const FOLDERS: [&str; 2] = ["host", "day"];
@@ -30,11 +36,30 @@ const FOLDERS: [&str; 2] = ["host", "day"];
 /// Files of one table.
 #[derive(Debug)]
 pub(crate) struct ParquetTable {
-    #[cfg_attr(not(feature = "cluster"), expect(dead_code))]
     origin: Origin,
     schema: TableSchema,
     url: ObjectStoreUrl,
     files: Vec<PartitionedFile>,
+}
+
+/// Files that this process found to be as they were written, whichever engine asked for them.
+static VERIFIED: LazyLock<VerifiedFiles> = LazyLock::new(VerifiedFiles::default);
+
+/// What comparing files with their hashes takes.
+#[derive(Debug, Default)]
+pub(crate) struct Verification(Mutex<(VerifiedBytes, Duration)>);
+
+impl Verification {
+    pub(crate) fn so_far(&self) -> (VerifiedBytes, Duration) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, more: VerifiedBytes, took: Duration) {
+        let mut sum = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sum.0.files += more.files;
+        sum.0.bytes += more.bytes;
+        sum.1 += took;
+    }
 }
 
 /// What a table of files is made from.
@@ -84,11 +109,12 @@ impl ParquetTable {
         Statistics::new_unknown(&self.schema()).with_num_rows(Precision::Exact(sum))
     }
 
-    /// The files that may have rows of which these conditions on host and day hold.
-    fn of(&self, state: &dyn Session, conditions: &[&Expr]) -> Result<Vec<PartitionedFile>> {
-        let Some(condition) = conjunction(conditions.iter().map(|&of| of.clone())).filter(|_| !self.files.is_empty())
-        else {
-            return Ok(self.files.clone());
+    /// The places in `files` of those that may have rows of which these conditions hold, as far as they are on host and day.
+    /// The optimizer sees to it that the other conditions get to the files.
+    fn places(&self, state: &dyn Session, conditions: &[Expr]) -> Result<Vec<usize>> {
+        let conditions = conditions.iter().filter(|condition| of_folders(condition)).cloned();
+        let Some(condition) = conjunction(conditions).filter(|_| !self.files.is_empty()) else {
+            return Ok((0..self.files.len()).collect());
         };
         let schema = Arc::new(Schema::new(self.schema.table_partition_cols().clone()));
         let column =
@@ -98,8 +124,42 @@ impl ParquetTable {
         let holds = condition.evaluate(&folders)?.into_array(self.files.len())?;
         let holds = holds.as_any().downcast_ref::<BooleanArray>();
         let holds = |at: usize| holds.is_none_or(|holds| holds.is_valid(at) && holds.value(at));
-        Ok(self.files.iter().enumerate().filter(|(at, _)| holds(*at)).map(|(_, file)| file.clone()).collect())
+        Ok((0..self.files.len()).filter(|at| holds(*at)).collect())
     }
+
+    /// Compares the files that a scan under these conditions reads with their hashes.
+    async fn verify(&self, state: &dyn Session, conditions: &[Expr], cost: &Verification) -> Result<()> {
+        let objects = state.runtime_env().object_store(&self.url)?;
+        let Origin { url, prefix, pieces, .. } = &self.origin;
+        let began = Instant::now();
+        let files: Vec<DataFile> = self.places(state, conditions)?.iter().map(|&at| pieces[at].clone()).collect();
+        let verified = VERIFIED.verify(&objects, (url, prefix), files).await;
+        let verified = verified.map_err(|damaged| DataFusionError::External(StoreError::Damaged(damaged).into()))?;
+        cost.add(verified, began.elapsed());
+        Ok(())
+    }
+}
+
+/// Compares all files that a plan reads with their hashes, before anything is answered from them. Whoever asks does so, also
+/// of a cluster: its scheduler need not reach the files.
+pub(crate) async fn verify_scans(state: &SessionState, plan: &LogicalPlan, cost: &Verification) -> Result<()> {
+    let mut scans: Vec<TableScan> = Vec::new();
+    state.optimize(plan)?.apply_with_subqueries(|node| {
+        scans.extend(match node {
+            LogicalPlan::TableScan(scan) => Some(scan.clone()),
+            _ => None,
+        });
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    for TableScan { source, filters, .. } in scans {
+        let provider = source_as_provider(&source)?;
+        let provider: &dyn Any = provider.as_ref();
+        if let Some(table) = provider.downcast_ref::<ParquetTable>() {
+            // As a scan is given them.
+            table.verify(state, &unnormalize_cols(filters), cost).await?;
+        }
+    }
+    Ok(())
 }
 
 #[async_trait]
@@ -131,9 +191,8 @@ impl TableProvider for ParquetTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        // The optimizer sees to it that the other conditions get to the files.
-        let folders: Vec<&Expr> = filters.iter().filter(|filter| of_folders(filter)).collect();
-        let files = self.of(state, &folders)?;
+        let places = self.places(state, filters)?;
+        let files: Vec<PartitionedFile> = places.into_iter().map(|at| self.files[at].clone()).collect();
         if files.is_empty() {
             let schema = datafusion::common::project_schema(&self.schema(), projection)?;
             return Ok(Arc::new(EmptyExec::new(schema)));

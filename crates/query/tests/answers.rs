@@ -2,7 +2,7 @@
 
 use exitscope_model::{ExitParts, SumRow, TimePart};
 use exitscope_query::{EngineLimits, QueryEngine, QueryError, ResultColumns, TABLES};
-use exitscope_store::{RecordingRow, RecordingStats, Store};
+use exitscope_store::{FileCheck, RecordingRow, RecordingStats, Store};
 use exitscope_units::Nanos;
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,7 @@ fn opened(hosts: &[&str], stretches: u64, limits: EngineLimits) -> (tempfile::Te
         let adding = store.add(host, host, "2026-11-22", Vec::new()).unwrap();
         adding.finish(&run, &RecordingStats { facts, ..RecordingStats::default() }).unwrap();
     }
-    let engine = QueryEngine::open(&store, limits).unwrap();
+    let engine = QueryEngine::open(&store, limits, FileCheck::Hashes).unwrap();
     (folder, engine)
 }
 

@@ -1,5 +1,17 @@
 //! What can go wrong.
 
+/// Damaged files that an error names at most.
+const NAMED: usize = 5;
+
+/// A file that is not as the log says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedFile {
+    /// Its path, below the store.
+    pub path: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
 /// Why something was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -26,13 +38,16 @@ pub enum StoreError {
         schema: String,
     },
     /// An entry of the log cannot be read.
-    #[error("{entry} of the log is damaged: {source}")]
+    #[error("{entry} of the log is damaged: {why}")]
     Entry {
         /// The entry's name.
         entry: String,
-        /// The parser's error.
-        source: serde_json::Error,
+        /// What is wrong with it.
+        why: String,
     },
+    /// Files are not as the log says.
+    #[error("{}: nothing is answered from damaged files; `exitscope store check` lists all, --no-verify leaves the comparison out", named(.0))]
+    Damaged(Vec<DamagedFile>),
     /// An entry of the log is missing.
     #[error("{entry} of the log is missing")]
     Missing {
@@ -61,4 +76,11 @@ pub enum StoreError {
     /// Threads or descriptors are missing.
     #[error("cannot begin: {0}")]
     Runtime(#[from] std::io::Error),
+}
+
+fn named(damaged: &[DamagedFile]) -> String {
+    let mut named: Vec<String> =
+        damaged.iter().take(NAMED).map(|file| format!("{}: {}", file.path, file.why)).collect();
+    named.extend(damaged.len().checked_sub(NAMED + 1).map(|more| format!("and {} more", more + 1)));
+    named.join("; ")
 }

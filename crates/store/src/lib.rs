@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! DIR/_log/00000000000000000001.json           what was added or removed, in order; the highest number is the newest
-//!     exits/host=NAME/day=2026-11-22/RUN.parquet    a row for each exit, sorted by vCPU and moment
-//!     reason_stats/host=NAME/day=2026-11-22/RUN.parquet    sums and distributions of lengths by vCPU, reason and stretch of time
+//!     exits/host=NAME/day=2026-11-22/RUN-N.parquet    a row for each exit, sorted by vCPU and moment
+//!     reason_stats/host=NAME/day=2026-11-22/RUN-N.parquet    sums and distributions of lengths by vCPU, reason and stretch of time
 //!     halts/…  gangs/…                              the same of halts by vCPU, and of ganged exits by virtual core
 //! ```
 //!
@@ -14,6 +14,9 @@
 //! stopped in the middle, by a kill or a full disk, leaves files that nobody sees and [`Store::clean`] removes. Two writers at
 //! once cannot write the same entry: the second one looks at what the first one added and takes the next number.
 //!
+//! Every entry begins with a hash of itself, and has the hashes of the files that it adds: a flipped bit at rest is found
+//! before anything is answered from it, [joined](Store::compact) or [handed to another reader](Store::files).
+//!
 //! Does not know: what any fact means, where exits came from, SQL.
 
 mod columns;
@@ -22,15 +25,18 @@ mod exits;
 mod location;
 mod log;
 mod private_files;
+mod seal;
 mod stats_tables;
 mod store;
+mod verify;
 
 pub use arrow_array;
-pub use error::StoreError;
+pub use error::{DamagedFile, StoreError};
 pub use location::bucket;
 pub use log::{
     AdvisedRow, DataFile, LogEntry, RecordingRow, SCHEMA, StoreContents, StoredEffectRow, StoredSettingRow,
     StoredTrialRow,
 };
 pub use stats_tables::RecordingStats;
-pub use store::{AddOutcome, Compacted, DamagedFile, PendingRecording, Store, StoreCheck, TABLES, schema};
+pub use store::{AddOutcome, Compacted, FileCheck, PendingRecording, Store, StoreCheck, TABLES, schema};
+pub use verify::{VerifiedBytes, VerifiedFiles};

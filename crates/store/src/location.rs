@@ -17,7 +17,7 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::runtime::{Builder, Runtime};
 
 /// Parts of a file that are on their way at once.
@@ -43,8 +43,14 @@ pub struct StoreLocation {
     prefix: Path,
     objects: Arc<dyn ObjectStore>,
     runtime: Arc<Runtime>,
-    /// Of a directory: what its group may do with files there.
-    of_group: Option<Mode>,
+    directory: Option<Directory>,
+}
+
+/// Of a store in a directory.
+struct Directory {
+    path: path::PathBuf,
+    /// What its group may do with files there.
+    of_group: Mode,
 }
 
 impl fmt::Debug for StoreLocation {
@@ -68,7 +74,7 @@ impl StoreLocation {
             let url = format!("{BUCKET}{of}/");
             let prefix = Path::parse(prefix).map_err(|error| wrong(error.to_string()))?;
             let objects = Arc::new(PrefixStore::new(bucket(&url)?, prefix.clone()));
-            return Ok(StoreLocation { name, url, prefix, objects, runtime, of_group: None });
+            return Ok(StoreLocation { name, url, prefix, objects, runtime, directory: None });
         }
         match make {
             true => {
@@ -81,8 +87,8 @@ impl StoreLocation {
         let prefix = Path::from_absolute_path(path::absolute(path)?).map_err(|error| wrong(error.to_string()))?;
         let objects = LocalFileSystem::new_with_prefix(path).map_err(|error| wrong(error.to_string()))?;
         let objects = Arc::new(objects);
-        let of_group = Some(shared_with_group(path));
-        Ok(StoreLocation { name, url: "file:///".to_string(), prefix, objects, runtime, of_group })
+        let directory = Some(Directory { path: path.to_path_buf(), of_group: shared_with_group(path) });
+        Ok(StoreLocation { name, url: "file:///".to_string(), prefix, objects, runtime, directory })
     }
 
     /// What it is called.
@@ -95,11 +101,64 @@ impl StoreLocation {
         (&self.url, &self.prefix)
     }
 
+    /// What holds its files, by their path below the store.
+    pub fn objects(&self) -> &Arc<dyn ObjectStore> {
+        &self.objects
+    }
+
+    /// Waits for work on its files.
+    pub fn wait<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
     /// All files below a folder, with their sizes.
     pub fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StoreError> {
         let at = Path::from(folder);
         let found = self.objects.list(Some(&at));
         self.runtime.block_on(found.try_collect()).map_err(self.failed("cannot list", folder))
+    }
+
+    /// What writers that were stopped left of files below a folder, with the time of the last write: of a directory alone.
+    /// `object_store` writes `NAME#1` before it renames it to NAME, and lists no such file (0.13, `new_staged_upload` and
+    /// `is_valid_file_path` in src/local.rs).
+    pub fn begun(&self, folder: &str) -> Result<Vec<(String, SystemTime)>, StoreError> {
+        let Some(directory) = &self.directory else { return Ok(Vec::new()) };
+        let (mut begun, mut folders) = (Vec::new(), vec![directory.path.join(folder)]);
+        let failed = |error: io::Error| StoreError::Object {
+            what: format!("cannot list {}/{folder}", self.name),
+            why: error.to_string(),
+        };
+        while let Some(at) = folders.pop() {
+            let entries = match std::fs::read_dir(&at) {
+                // Another process may remove what was listed.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                entries => entries.map_err(failed)?,
+            };
+            for entry in entries {
+                let entry = entry.map_err(failed)?;
+                let path = entry.path();
+                let Ok(meta) = entry.metadata() else { continue };
+                let name = path.strip_prefix(&directory.path).ok().and_then(|path| path.to_str());
+                match name {
+                    _ if meta.is_dir() => folders.push(path),
+                    Some(name) if is_begun(name) => begun.push((name.to_string(), meta.modified().map_err(failed)?)),
+                    _ => {}
+                }
+            }
+        }
+        begun.sort();
+        Ok(begun)
+    }
+
+    /// Removes what a writer that was stopped [left](Self::begun).
+    pub fn remove_begun(&self, path: &str) -> Result<(), StoreError> {
+        let Some(directory) = &self.directory else { return Ok(()) };
+        match std::fs::remove_file(directory.path.join(path)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(StoreError::Object { what: format!("cannot remove {}/{path}", self.name), why: error.to_string() })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Everything in a file.
@@ -130,7 +189,7 @@ impl StoreLocation {
     /// Writes a file that is not there yet; whether it was not. It is there whole or not at all.
     pub fn create(&self, path: &str, bytes: Vec<u8>) -> Result<bool, StoreError> {
         let at = self.path(path)?;
-        let _private = self.of_group.map(PrivateFiles::begin);
+        let _private = self.directory.as_ref().map(|directory| PrivateFiles::begin(directory.of_group));
         let put = self.objects.put_opts(&at, PutPayload::from(bytes), PutMode::Create.into());
         match self.runtime.block_on(put) {
             Ok(_) => Ok(true),
@@ -142,7 +201,7 @@ impl StoreLocation {
     /// Begins a file, which is there when it is [finished](Upload::finish).
     pub fn upload(&self, path: &str) -> Result<Upload, StoreError> {
         let at = self.path(path)?;
-        let _private = self.of_group.map(PrivateFiles::begin);
+        let _private = self.directory.as_ref().map(|directory| PrivateFiles::begin(directory.of_group));
         let begun = self.runtime.block_on(self.objects.put_multipart(&at));
         let upload = WriteMultipart::new(begun.map_err(self.failed("cannot write", path))?);
         Ok(Upload { upload, runtime: self.runtime.clone(), bytes: 0, hash: Sha256::new() })
@@ -199,6 +258,13 @@ pub fn why(error: &object_store::Error) -> String {
     }
 }
 
+/// Whether a file is one that a writer has not finished.
+fn is_begun(path: &str) -> bool {
+    let Some((file, number)) = path.rsplit_once('#') else { return false };
+    let is_number = !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
+    is_number && (file.ends_with(".parquet") || file.ends_with(".json"))
+}
+
 /// A file on its way.
 #[derive(Debug)]
 pub struct Upload {
@@ -244,6 +310,9 @@ impl Upload {
     }
 }
 
+/// Characters of a hash.
+pub const HASH_DIGITS: usize = 64;
+
 /// The hash of a file's bytes, as the log has it.
 pub fn hash(bytes: &[u8]) -> String {
     let mut hash = Sha256::new();
@@ -251,7 +320,8 @@ pub fn hash(bytes: &[u8]) -> String {
     hex(hash)
 }
 
-fn hex(hash: Sha256) -> String {
+/// A hash as the log has it.
+pub fn hex(hash: Sha256) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -1,7 +1,9 @@
 //! The log of a store: what belongs to it.
 
 use crate::StoreError;
+use crate::error::DamagedFile;
 use crate::location::{READS, StoreLocation};
+use crate::seal::{self, Seal};
 use object_store::ObjectMeta;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,8 +64,11 @@ pub struct AdvisedRow {
     pub change: String,
     /// The VM; none if it is the host.
     pub vm: Option<String>,
-    /// Of what it wins: `exits`, `wake_ups`, `host_cpu`, `waiting`, `forced_out`.
+    /// Of what it wins, as advice in JSON names it: `exits`, `wake_ups`, `steal`, …
     pub gain_kind: String,
+    /// What it usually wins, in each second; none in entries of before it was kept.
+    #[serde(default)]
+    pub headline_ns_per_s: Option<u64>,
     /// At least so much, in each second.
     pub low_ns_per_s: u64,
     /// Upper bound of the gain, in nanoseconds per second.
@@ -193,6 +198,19 @@ pub struct StoreContents {
     pub trials: BTreeMap<String, StoredTrialRow>,
     /// Entries that were read.
     pub entries: u64,
+    /// Those among them that have no hash of their own, as earlier versions wrote them.
+    pub unsealed: u64,
+}
+
+/// What a check of every entry found, also of those for which a later one stands.
+#[derive(Debug, Default)]
+pub(crate) struct LogCheck {
+    /// Entries that are as they were written.
+    pub(crate) whole: u64,
+    /// Entries without a hash, which cannot be checked.
+    pub(crate) unsealed: u64,
+    /// Entries that are not as they were written.
+    pub(crate) damaged: Vec<DamagedFile>,
 }
 
 /// What a log says of before.
@@ -207,21 +225,19 @@ pub(crate) struct OldLog {
 impl StoreContents {
     /// Reads the log.
     pub fn read(place: &StoreLocation) -> Result<StoreContents, StoreError> {
-        let mut found: Vec<(u64, String)> = Vec::new();
-        for file in place.list(LOG)? {
-            let number = file.location.filename().and_then(number_of);
-            found.extend(number.map(|number| (number, file.location.to_string())));
-        }
-        found.sort_by(|a, b| b.cmp(a));
+        let found: Vec<(u64, String)> =
+            entries(place)?.into_iter().rev().map(|(number, file)| (number, file.location.to_string())).collect();
         // Backwards to an entry that says everything, then forwards.
         let mut entries: Vec<(u64, LogEntry)> = Vec::new();
+        let mut unsealed = 0;
         'read: for some in found.chunks(READS) {
             let read = place.read_each(some.iter().map(|(_, path)| (path.as_str(), None)));
             for ((number, path), bytes) in some.iter().zip(read) {
                 if entries.last().is_some_and(|(later, _)| later - 1 != *number) {
                     return Err(StoreError::Missing { entry: path_of(number + 1) });
                 }
-                let entry = parse(path, &bytes?)?;
+                let (entry, seal) = parse(path, &bytes?)?;
+                unsealed += u64::from(seal == Seal::None);
                 let is_all = entry.what == "all";
                 entries.push((*number, entry));
                 if is_all {
@@ -235,7 +251,7 @@ impl StoreContents {
         {
             return Err(StoreError::Missing { entry: path_of(number - 1) });
         }
-        let mut contents = StoreContents { entries: entries.len() as u64, ..StoreContents::default() };
+        let mut contents = StoreContents { entries: entries.len() as u64, unsealed, ..StoreContents::default() };
         for (number, entry) in entries.into_iter().rev() {
             contents.take(entry);
             contents.number = number;
@@ -246,8 +262,9 @@ impl StoreContents {
     /// Writes the next entry; whether nobody else had written it.
     pub fn commit(&self, place: &StoreLocation, entry: &LogEntry) -> Result<bool, StoreError> {
         let path = path_of(self.number + 1);
-        let bytes = serde_json::to_vec(entry).map_err(|source| StoreError::Entry { entry: path.clone(), source })?;
-        place.create(&path, bytes)
+        let bytes = serde_json::to_vec(entry)
+            .map_err(|error| StoreError::Entry { entry: path.clone(), why: error.to_string() })?;
+        place.create(&path, seal::sealed(&bytes))
     }
 
     /// An entry that says everything.
@@ -265,9 +282,7 @@ impl StoreContents {
     /// file tells since when it is so.
     pub(crate) fn old_log(&self, place: &StoreLocation, until: SystemTime) -> Result<OldLog, StoreError> {
         let first = self.number - self.entries.saturating_sub(1);
-        let files = place.list(LOG)?.into_iter();
-        let entries: Vec<(u64, ObjectMeta)> =
-            files.filter_map(|file| Some((file.location.filename().and_then(number_of)?, file))).collect();
+        let entries = entries(place)?;
         let is_old = |file: &ObjectMeta| SystemTime::from(file.last_modified) <= until;
         // As long as the entry that says everything is new, those before it tell when files were removed.
         let stands = entries.iter().any(|(number, file)| *number == first && is_old(file));
@@ -284,7 +299,7 @@ impl StoreContents {
         for some in new.chunks(READS) {
             let read = place.read_each(some.iter().map(|path| (path.as_str(), None)));
             for (path, bytes) in some.iter().zip(read) {
-                old.removed_since.extend(parse(path, &bytes?)?.remove);
+                old.removed_since.extend(parse(path, &bytes?)?.0.remove);
             }
         }
         Ok(old)
@@ -318,22 +333,49 @@ impl LogEntry {
 
 /// The number of the newest entry; 0 if there is none.
 pub(crate) fn newest(place: &StoreLocation) -> Result<u64, StoreError> {
-    let files = place.list(LOG)?;
-    Ok(files.iter().filter_map(|file| file.location.filename().and_then(number_of)).max().unwrap_or(0))
+    Ok(entries(place)?.last().map_or(0, |entry| entry.0))
 }
 
-fn parse(path: &str, bytes: &[u8]) -> Result<LogEntry, StoreError> {
+/// The files of entries, by their numbers.
+fn entries(place: &StoreLocation) -> Result<Vec<(u64, ObjectMeta)>, StoreError> {
+    let files = place.list(LOG)?.into_iter();
+    let mut entries: Vec<(u64, ObjectMeta)> =
+        files.filter_map(|file| Some((file.location.filename().and_then(number_of)?, file))).collect();
+    entries.sort_by_key(|entry| entry.0);
+    Ok(entries)
+}
+
+/// Reads every entry.
+pub(crate) fn check(place: &StoreLocation) -> Result<LogCheck, StoreError> {
+    let mut checked = LogCheck::default();
+    let paths: Vec<String> = entries(place)?.into_iter().map(|entry| entry.1.location.to_string()).collect();
+    for some in paths.chunks(READS) {
+        let read = place.read_each(some.iter().map(|path| (path.as_str(), None)));
+        for (path, bytes) in some.iter().zip(read) {
+            match parse(path, &bytes?) {
+                Ok((_, Seal::Intact)) => checked.whole += 1,
+                Ok((_, Seal::None)) => checked.unsealed += 1,
+                Err(StoreError::Entry { why, .. }) => checked.damaged.push(DamagedFile { path: path.clone(), why }),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(checked)
+}
+
+fn parse(path: &str, bytes: &[u8]) -> Result<(LogEntry, Seal), StoreError> {
     /// Of a later version, nothing else need be as it is here.
     #[derive(Deserialize)]
     struct Head {
         schema: String,
     }
-    let damaged = |source| StoreError::Entry { entry: path.to_string(), source };
-    let head: Head = serde_json::from_slice(bytes).map_err(damaged)?;
+    let damaged = |why: String| StoreError::Entry { entry: path.to_string(), why };
+    let seal = seal::check(bytes).map_err(|why| damaged(why.to_string()))?;
+    let head: Head = serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()))?;
     if head.schema != SCHEMA {
         return Err(StoreError::Newer { entry: path.to_string(), schema: head.schema });
     }
-    serde_json::from_slice(bytes).map_err(damaged)
+    Ok((serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()))?, seal))
 }
 
 fn path_of(number: u64) -> String {
@@ -357,9 +399,17 @@ mod tests {
 
     #[test]
     fn entries_of_the_first_version_are_read() {
-        let entry = parse("1.json", FIRST.as_bytes()).unwrap();
+        let (entry, seal) = parse("1.json", FIRST.as_bytes()).unwrap();
+        assert_eq!(seal, Seal::None);
         let run = &entry.runs[0];
         assert_eq!((run.host.as_str(), run.lost, run.settings.len(), run.advice.len()), ("a", 6, 1, 0));
         assert_eq!(entry.trials, []);
+    }
+
+    #[test]
+    fn advice_of_before_headlines_were_kept_has_none() {
+        let row = r#"{"change": "c", "vm": null, "gain_kind": "exits", "low_ns_per_s": 1, "high_ns_per_s": 3, "method": "counted"}"#;
+        let old: AdvisedRow = serde_json::from_str(row).unwrap();
+        assert_eq!((old.headline_ns_per_s, old.low_ns_per_s, old.high_ns_per_s), (None, 1, 3));
     }
 }

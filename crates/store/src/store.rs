@@ -1,11 +1,13 @@
 //! The store: adding, joining, dropping, checking.
 
+use crate::StoreError;
 use crate::columns::{ExitStrings, schema as columns_of};
+use crate::error::DamagedFile;
 use crate::exits::{ExitWriter, exit_properties, properties};
 use crate::location::{READS, StoreLocation, Upload, Uploaded, hash, why};
-use crate::log::{self, DataFile, LOG, LogEntry, OldLog, RecordingRow, StoreContents, StoredTrialRow};
+use crate::log::{self, DataFile, LOG, LogCheck, LogEntry, OldLog, RecordingRow, StoreContents, StoredTrialRow};
 use crate::stats_tables::{self, RecordingStats};
-use crate::{SCHEMA, StoreError};
+use crate::verify::{CHANGED, VerifiedBytes, VerifiedFiles, is_of, of_rows, of_size};
 use arrow_array::{RecordBatch, new_null_array};
 use arrow_schema::{ArrowError, FieldRef, SchemaRef};
 use bytes::Bytes;
@@ -15,7 +17,9 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaDataReader;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -64,22 +68,21 @@ pub enum AddOutcome {
     Already,
 }
 
-/// A file that is not as the log says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DamagedFile {
-    /// Its path, below the store.
-    pub path: String,
-    /// What is wrong with it.
-    pub why: String,
-}
-
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreCheck {
     /// Files that are as the log says.
     pub whole: u64,
-    /// Files that are not.
+    /// Entries of the log that are as they were written.
+    pub entries: u64,
+    /// Entries that have no hash, as earlier versions wrote them, and can be damaged without anything to tell it by.
+    pub unsealed: u64,
+    /// Files for which the log has no hash: their rows could be read.
+    pub unhashed: u64,
+    /// Files and entries that are not.
     pub damaged: Vec<DamagedFile>,
+    /// Whether a damaged entry hides which files there are: none of them was checked.
+    pub is_log_damaged: bool,
     /// Files of which the log says nothing: foreign ones, those of adds that were stopped, those that were dropped.
     pub unlisted: Vec<String>,
 }
@@ -95,6 +98,15 @@ pub struct Compacted {
     pub damaged: Vec<DamagedFile>,
 }
 
+/// How files are checked before they are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileCheck {
+    /// All their bytes are compared with the log's hashes.
+    Hashes,
+    /// Only their sizes and ends are looked at: what is damaged elsewhere may be answered.
+    Ends,
+}
+
 /// What became of some files that were to be joined.
 enum Joined {
     Done,
@@ -106,9 +118,25 @@ enum Joined {
 
 /// A recording on its way into the store.
 pub struct PendingRecording<'a> {
-    store: &'a Store,
+    files: UnlistedFiles<'a>,
+    /// The name of its files: nobody else writes them, also of the same recording.
+    name: String,
     path: String,
     writer: ExitWriter<Upload>,
+}
+
+/// Files that were written and are in no entry of the log: they are removed again when this is dropped. A process that is
+/// killed leaves them to [`Store::clean`].
+struct UnlistedFiles<'a> {
+    store: &'a Store,
+    paths: Vec<String>,
+}
+
+impl Drop for UnlistedFiles<'_> {
+    fn drop(&mut self) {
+        // What cannot be removed now is removed by `clean`.
+        self.paths.iter().for_each(|path| drop(self.store.place.remove(path)));
+    }
 }
 
 impl Store {
@@ -144,10 +172,12 @@ impl Store {
         day: &str,
         vcpus: Vec<Arc<WhoRow>>,
     ) -> Result<PendingRecording<'_>, StoreError> {
-        let path = piece_path(EXITS, host, day, id);
+        let name = unique(id);
+        let path = piece_path(EXITS, host, day, &name);
         let upload = self.place.upload(&path)?;
         let writer = ExitWriter::begin(upload, id, vcpus).map_err(in_file(&path))?;
-        Ok(PendingRecording { store: self, path, writer })
+        let files = UnlistedFiles { store: self, paths: Vec::new() };
+        Ok(PendingRecording { files, name, path, writer })
     }
 
     /// Adds those of some trials that are not there yet; how many.
@@ -162,19 +192,38 @@ impl Store {
         Ok(added.unwrap_or(0))
     }
 
-    /// The rows of a file.
+    /// The rows of a file, of which the bytes are compared with the log first.
     pub fn rows(&self, piece: &DataFile) -> Result<ParquetRecordBatchReader, StoreError> {
-        let bytes = self.place.read(&piece.path)?;
-        let open = || ParquetRecordBatchReaderBuilder::try_new(bytes)?.build();
-        open().map_err(in_file(&piece.path))
+        self.sound(piece).map_err(|why| StoreError::Damaged(vec![DamagedFile { path: piece.path.clone(), why }]))
+    }
+
+    /// The paths, or the addresses, of a table's files, for other readers; none if there is no such table.
+    pub fn files(&self, table: &str, check: FileCheck) -> Result<Option<Vec<String>>, StoreError> {
+        if !TABLES.contains(&table) {
+            return Ok(None);
+        }
+        let contents = self.contents()?;
+        let files: Vec<DataFile> = contents.pieces.into_values().filter(|piece| piece.table == table).collect();
+        if check == FileCheck::Hashes {
+            self.verify(files.clone()).map_err(StoreError::Damaged)?;
+        }
+        let at = self.place.name().trim_end_matches('/');
+        Ok(Some(files.iter().map(|file| format!("{at}/{}", file.path)).collect()))
+    }
+
+    fn verify(&self, files: impl IntoIterator<Item = DataFile>) -> Result<VerifiedBytes, Vec<DamagedFile>> {
+        // The objects are those below the store.
+        let known = VerifiedFiles::default();
+        self.place.wait(known.verify(self.place.objects(), (self.place.name(), ""), files))
     }
 
     /// Joins small files of the same host and day. What is joined gets a new hash, so each file is held against its own first:
-    /// a damaged one is left alone, and named.
+    /// a damaged one is left alone, and named. One without a hash in the log is never joined.
     pub fn compact(&self) -> Result<Compacted, StoreError> {
         let contents = self.contents()?;
         let mut groups: BTreeMap<(&str, &str, &str), Vec<&DataFile>> = BTreeMap::new();
-        for piece in contents.pieces.values().filter(|piece| piece.bytes < LARGE) {
+        let is_joined = |piece: &&DataFile| piece.bytes < LARGE && !piece.sha256.is_empty();
+        for piece in contents.pieces.values().filter(is_joined) {
             groups.entry((&piece.table, &piece.host, &piece.day)).or_default().push(piece);
         }
         let mut done = Compacted::default();
@@ -192,7 +241,7 @@ impl Store {
             }
         }
         let contents = self.contents()?;
-        if contents.entries >= ENTRIES {
+        if contents.entries >= ENTRIES || contents.unsealed > 0 {
             // If somebody else writes just now, the next one does it.
             contents.commit(&self.place, &contents.all())?;
         }
@@ -236,16 +285,20 @@ impl Store {
         .map(Option::unwrap_or_default)
     }
 
-    /// Looks at every file.
+    /// Reads every file and every entry of the log.
     pub fn check(&self) -> Result<StoreCheck, StoreError> {
-        let contents = self.contents()?;
-        let mut checked = StoreCheck::default();
-        for piece in contents.pieces.values() {
-            match self.look_at(piece) {
-                Ok(()) => checked.whole += 1,
-                Err(why) => checked.damaged.push(DamagedFile { path: piece.path.clone(), why }),
-            }
-        }
+        let LogCheck { whole: entries, unsealed, damaged } = log::check(&self.place)?;
+        let mut checked = StoreCheck { entries, unsealed, damaged, ..StoreCheck::default() };
+        let contents = match self.contents() {
+            Err(StoreError::Entry { .. }) => return Ok(StoreCheck { is_log_damaged: true, ..checked }),
+            contents => contents?,
+        };
+        let damaged = self.verify(contents.pieces.values().cloned()).err().unwrap_or_default();
+        checked.whole = (contents.pieces.len() - damaged.len()) as u64;
+        let is_sound = |piece: &&DataFile| damaged.iter().all(|damage| damage.path != piece.path);
+        let sound = contents.pieces.values().filter(is_sound);
+        checked.unhashed = sound.filter(|piece| piece.sha256.is_empty()).count() as u64;
+        checked.damaged.extend(damaged);
         let of_log = format!("{LOG}/");
         for file in self.place.list("")? {
             let path = file.location.to_string();
@@ -253,6 +306,7 @@ impl Store {
                 checked.unlisted.push(path);
             }
         }
+        checked.unlisted.extend(self.place.begun("")?.into_iter().map(|of| of.0));
         Ok(checked)
     }
 
@@ -308,31 +362,23 @@ impl Store {
             gone.extend(paths.filter(is_left_over));
         }
         gone.iter().try_for_each(|path| self.place.remove(path))?;
-        Ok(gone.len())
-    }
-
-    /// Writes sums of a recording.
-    fn write<R: 'static>(
-        &self,
-        table: &str,
-        run: &RecordingRow,
-        columns: &[Column<R>],
-        rows: &[R],
-    ) -> Result<DataFile, StoreError> {
-        let path = piece_path(table, &run.host, &run.day, &run.id);
-        let upload = stats_tables::write(self.place.upload(&path)?, columns, &run.id, rows).map_err(in_file(&path))?;
-        let uploaded = finish(upload, &path)?;
-        Ok(piece(table, path, run, rows.len() as u64, uploaded))
+        let mut begun = Vec::new();
+        for folder in TABLES.into_iter().chain([LOG]) {
+            let old = self.place.begun(folder)?.into_iter().filter(|(_, written)| *written <= until);
+            begun.extend(old.map(|of| of.0));
+        }
+        begun.iter().try_for_each(|path| self.place.remove_begun(path))?;
+        Ok(gone.len() + begun.len())
     }
 
     /// Makes one file of several, if all of them are as the log says.
     fn join(&self, pieces: &[&DataFile]) -> Result<Joined, StoreError> {
         let Some(first) = pieces.first() else { return Ok(Joined::Not) };
         let runs: BTreeSet<String> = pieces.iter().flat_map(|piece| piece.runs.iter().cloned()).collect();
-        // Others may join other files of these at the same time.
+        // Others may join other files of these, or the same, at the same time.
         let name = hash(pieces.iter().map(|piece| piece.path.as_str()).collect::<Vec<_>>().join("\n").as_bytes());
-        let name = name.get(..ID).unwrap_or(&name);
-        let path = piece_path(&first.table, &first.host, &first.day, name);
+        let name = unique(name.get(..ID).unwrap_or(&name));
+        let path = piece_path(&first.table, &first.host, &first.day, &name);
         // A later version may have more tables.
         let Some(schema) = schema(&first.table) else { return Ok(Joined::Not) };
         let properties = if first.table == EXITS { exit_properties() } else { properties().build() };
@@ -372,28 +418,22 @@ impl Store {
         Ok(done.map_or(Joined::Not, |()| Joined::Done))
     }
 
-    /// Why a file is not as the log says.
-    fn look_at(&self, piece: &DataFile) -> Result<(), String> {
-        let broken = self.sound(piece)?.find_map(Result::err);
-        broken.map_or(Ok(()), |error| Err(error.to_string()))
-    }
-
-    /// The rows of a file whose bytes are those that were written; or why they are not.
+    /// The rows of a file whose bytes are those that were written; or why they are not. The hash comes first: decoders are
+    /// given nothing that is damaged.
     fn sound(&self, piece: &DataFile) -> Result<ParquetRecordBatchReader, String> {
         let bytes = self.place.read(&piece.path).map_err(|error| error.to_string())?;
         let size = bytes.len() as u64;
         if size != piece.bytes {
             return Err(of_size(piece, size));
         }
-        self.look_at_end(piece, bytes.clone())?;
         if !piece.sha256.is_empty() && piece.sha256 != hash(&bytes) {
-            return Err("its bytes are not those that were written".to_string());
+            return Err(CHANGED.to_string());
         }
         let rows = ParquetRecordBatchReaderBuilder::try_new(bytes).and_then(|reader| reader.build());
         rows.map_err(|error| error.to_string())
     }
 
-    /// The same of one of the right size, as far as its end says, of which these are the last bytes.
+    /// Why a file of the right size is not as the log says, as far as its end tells, of which these are the last bytes.
     fn look_at_end(&self, piece: &DataFile, mut tail: Bytes) -> Result<(), String> {
         let size = piece.bytes;
         let mut reader = ParquetMetaDataReader::new();
@@ -408,17 +448,7 @@ impl Store {
             }
         }
         let meta = reader.finish().map_err(|error| error.to_string())?;
-        let meta = meta.file_metadata();
-        let schema = meta.key_value_metadata().and_then(|all| all.iter().find(|of| of.key == "exitscope.schema"));
-        match schema.and_then(|of| of.value.as_deref()) {
-            Some(SCHEMA) => {}
-            Some(other) => return Err(format!("it is of schema {other}")),
-            None => return Err("it was not written by exitscope".to_string()),
-        }
-        if meta.num_rows() as u64 != piece.rows {
-            return Err(of_rows(piece, meta.num_rows() as u64));
-        }
-        Ok(())
+        is_of(piece, meta.file_metadata())
     }
 
     /// Writes the entry that `make` makes of what is there; makes it anew if others wrote one meanwhile.
@@ -447,24 +477,61 @@ impl PendingRecording<'_> {
 
     /// Makes the recording belong to the store.
     pub fn finish(self, run: &RecordingRow, sums: &RecordingStats) -> Result<AddOutcome, StoreError> {
-        let PendingRecording { store, path, writer } = self;
-        let uploaded = finish(writer.finish().map_err(in_file(&path))?, &path)?;
-        let mut pieces = vec![piece(EXITS, path, run, run.exits, uploaded)];
+        let PendingRecording { mut files, name, path, writer } = self;
+        let uploaded = files.finish(writer.finish().map_err(in_file(&path))?, &path)?;
+        let mut pieces = vec![piece(EXITS, path.clone(), run, run.exits, uploaded)];
         let RecordingStats { facts, halts, gangs } = sums;
-        pieces.push(store.write(FACTS, run, &sum_columns(), facts)?);
+        let of = (run, name.as_str());
+        pieces.push(files.write(FACTS, of, &sum_columns(), facts)?);
         if !halts.is_empty() {
-            pieces.push(store.write(HALTS, run, &halt_columns(), halts)?);
+            pieces.push(files.write(HALTS, of, &halt_columns(), halts)?);
         }
         if !gangs.is_empty() {
-            pieces.push(store.write(GANGS, run, &gang_columns(), gangs)?);
+            pieces.push(files.write(GANGS, of, &gang_columns(), gangs)?);
         }
-        let added = store.commit(|contents| {
+        let is_listed = Cell::new(false);
+        let added = files.store.commit(|contents| {
+            // A bucket may have taken an entry without having said so.
+            is_listed.set(contents.pieces.contains_key(&path));
             let entry = || LogEntry { runs: vec![run.clone()], add: pieces.clone(), ..LogEntry::new("add") };
             (!contents.runs.contains_key(&run.id)).then(|| (entry(), ()))
-        })?;
+        });
+        if !matches!(added, Ok(None)) || is_listed.get() {
+            files.keep();
+        }
+        if added?.is_none() && !is_listed.get() {
+            return Ok(AddOutcome::Already);
+        }
         let bytes = |pieces: &[DataFile]| pieces.iter().map(|piece| piece.bytes).sum();
         let (exits, sums) = pieces.split_at(1);
-        Ok(added.map_or(AddOutcome::Already, |()| AddOutcome::New { exits: bytes(exits), sums: bytes(sums) }))
+        Ok(AddOutcome::New { exits: bytes(exits), sums: bytes(sums) })
+    }
+}
+
+impl UnlistedFiles<'_> {
+    /// Writes sums of a recording.
+    fn write<R: 'static>(
+        &mut self,
+        table: &str,
+        (run, name): (&RecordingRow, &str),
+        columns: &[Column<R>],
+        rows: &[R],
+    ) -> Result<DataFile, StoreError> {
+        let path = piece_path(table, &run.host, &run.day, name);
+        let upload = self.store.place.upload(&path)?;
+        let upload = stats_tables::write(upload, columns, &run.id, rows).map_err(in_file(&path))?;
+        let uploaded = self.finish(upload, &path)?;
+        Ok(piece(table, path, run, rows.len() as u64, uploaded))
+    }
+
+    fn finish(&mut self, upload: Upload, path: &str) -> Result<Uploaded, StoreError> {
+        self.paths.push(path.to_string());
+        finish(upload, path)
+    }
+
+    /// They belong to the store, or may.
+    fn keep(&mut self) {
+        self.paths.clear();
     }
 }
 
@@ -477,14 +544,6 @@ pub fn schema(table: &str) -> Option<SchemaRef> {
         GANGS => Some(columns_of(&gang_columns(), ExitStrings::Plain)),
         _ => None,
     }
-}
-
-fn of_size(piece: &DataFile, size: u64) -> String {
-    format!("it has {size} bytes instead of {}", piece.bytes)
-}
-
-fn of_rows(piece: &DataFile, rows: u64) -> String {
-    format!("it has {rows} rows instead of {}", piece.rows)
 }
 
 /// A file of one recording.
@@ -504,6 +563,11 @@ fn with_all_columns(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBat
 
 fn finish(upload: Upload, path: &str) -> Result<Uploaded, StoreError> {
     upload.finish().map_err(|error| StoreError::Object { what: format!("cannot write {path}"), why: why(&error) })
+}
+
+/// A file's name that no other process gives to any: a file that is in the log is never written again.
+fn unique(name: &str) -> String {
+    format!("{name}-{:016x}", RandomState::new().hash_one(name))
 }
 
 fn piece_path(table: &str, host: &str, day: &str, name: &str) -> String {
