@@ -24,9 +24,16 @@ impl Totals {
         self.unread.extend(trace.has_events().err());
         self.ledger.merge(&trace.ledger);
         if !trace.is_left_out {
-            let mut comms = std::mem::take(&mut self.info.comms);
+            let (mut comms, mut irqs) = (std::mem::take(&mut self.info.comms), std::mem::take(&mut self.info.irqs));
             comms.extend(trace.info.comms);
-            self.info = TraceInfo { comms, ..trace.info };
+            // Another host, or this one after it was booted anew, has other interrupts of the same number.
+            for (irq, name) in trace.info.irqs {
+                let known = irqs.entry(irq).or_insert_with(|| name.clone());
+                if !known.split(" or ").any(|of| of == name) {
+                    *known = format!("{known} or {name}");
+                }
+            }
+            self.info = TraceInfo { comms, irqs, ..trace.info };
         }
         self.exits += trace.exits;
         self.timed_exits += trace.timed_exits;

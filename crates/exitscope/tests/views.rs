@@ -177,6 +177,30 @@ fn a_recording_of_a_guest_tells_which_wake_ups_its_polls_spared_an_interrupt() {
     assert_eq!(early["idle_polls"]["all"]["woken_without_ipi"], 2);
 }
 
+#[test]
+fn an_interrupt_of_a_device_is_called_as_its_handler_and_on_several_hosts_as_all_of_them() {
+    let lines = |handler: &str| {
+        let mut text = "cpus=4\n".to_string();
+        for number in 0..500 {
+            let at = |micros: u64| format!("CPU 0/KVM-4100  [001]   100.{:06}", number * 40 + micros);
+            let exit = "kvm_exit: vcpu 0 reason interrupt rip 0x1000 info1 0x0 info2 0x0 intr_info 0x0 error_code 0x0";
+            text += &format!("{}: {exit}\n{}: irq_handler_entry: irq=131 name={handler}\n", at(0), at(2));
+            text += &format!("{}: kvm_entry: vcpu 0, rip 0x1000\n", at(20));
+        }
+        text
+    };
+    let (disk, net) = (written("irq-disk.txt", &lines("nvme0q3")), written("irq-net.txt", &lines("eth0-TxRx-1")));
+    let name = |report: &Value| {
+        let subjects = report["subjects"].as_array().unwrap();
+        let row = subjects.iter().find(|row| row["subject_kind"] == "host_irq").unwrap();
+        (row["subject_key"].as_u64().unwrap(), row["subject_name"].as_str().unwrap().to_string())
+    };
+    assert_eq!(name(&report(&[&disk], &[])), (131, "nvme0q3".to_string()));
+    assert_eq!(name(&report(&[&disk, &net], &[])), (131, "nvme0q3 or eth0-TxRx-1".to_string()));
+    let advised = stdout(&run(&["advise", "--format", "json", disk.to_str().unwrap()]));
+    assert!(advised.contains("IRQ 131, nvme0q3"), "{advised}");
+}
+
 /// Of the VM: core runs, by the script's rule, with two active threads, ended by the timer for all, ganged.
 fn gang_counts(report: &Value, vm: u64) -> [u64; 5] {
     let vms = report["gang"]["vms"].as_array().unwrap();

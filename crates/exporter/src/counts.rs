@@ -11,7 +11,7 @@ use crate::families as f;
 use crate::scrape::{SampleValue, Scrape};
 use exitscope_http::visible;
 use exitscope_live::{CountInterval, GroupTotals, LiveGroup};
-use exitscope_model::TimePart;
+use exitscope_model::{TimePart, YieldCall};
 use exitscope_record::{CountAndTime, CountingCost};
 use exitscope_stats::CoarseBuckets;
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,6 +63,8 @@ struct Vm {
     exits: BTreeMap<String, CountAndTime>,
     /// By whether the thread slept, and whether there was something to wake up for.
     halts: BTreeMap<(bool, bool), CountAndTime>,
+    /// By what the hypervisor calls it.
+    yields: BTreeMap<&'static str, u64>,
     served: u64,
     processes: BTreeSet<u32>,
     vcpus: usize,
@@ -90,6 +92,9 @@ impl Counts {
                 vm.processes.extend((!state.ended).then_some(lane.process));
             }
             for (group, GroupTotals { ended: new, .. }) in &totals.groups {
+                if let Some(call) = yield_call(group).filter(|_| new.count > 0) {
+                    *self.vm(&place).yields.entry(call.name()).or_default() += new.count;
+                }
                 match *group {
                     _ if *new == CountAndTime::default() => {}
                     LiveGroup::Reason(code) => {
@@ -180,6 +185,9 @@ impl Counts {
                 scrape.add(&f::HALTS, labels, SampleValue::Count(count.count));
                 scrape.add(&f::HALT_DURATION, labels, histogram(count));
             }
+            for (call, count) in &vm.yields {
+                scrape.add(&f::YIELDS, [name.as_str(), call], SampleValue::Count(*count));
+            }
             if vm.served > 0 {
                 scrape.add(&f::IN_KERNEL_EVENTS, [name], SampleValue::Count(vm.served));
             }
@@ -195,6 +203,15 @@ impl Counts {
             scrape.add(&f::EVENT_COST, [], SampleValue::Number(self.cost.ns as f64 / self.cost.runs as f64 / 1e9));
             scrape.add(&f::OVERHEAD, [], SampleValue::Number(self.overhead / 1e9));
         }
+    }
+}
+
+/// By what the exits of a group yield. Which exits for WFx of arm64 are for WFE no count says.
+fn yield_call(group: &LiveGroup) -> Option<YieldCall> {
+    match group {
+        LiveGroup::Reason(code) => YieldCall::of_exit(*code),
+        LiveGroup::Subject(of) => YieldCall::of_call(of.kind, of.key),
+        LiveGroup::InKernel(_) | LiveGroup::Halt { .. } => None,
     }
 }
 
@@ -223,8 +240,8 @@ const _: () = assert!(CoarseBuckets::LIMIT_BITS > BOUNDS[BOUNDS.len() - 1], "len
 mod tests {
     use super::*;
     use exitscope_live::Deltas;
-    use exitscope_model::{CodeList, ExitCode};
-    use exitscope_record::{CountKey, CountedKind, CountedVcpu, Snapshot, VcpuRunner};
+    use exitscope_model::{CodeList, ExitCode, SubjectKind};
+    use exitscope_record::{CountKey, CountedKind, CountedSubject, CountedVcpu, Snapshot, VcpuRunner};
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -277,6 +294,30 @@ mod tests {
         assert_eq!(of(&counts, "vm7", "IO_INSTRUCTION"), Some(5));
         assert_eq!((counts.0.events, counts.0.overhead), (10, 1_000.0));
         assert_eq!((counts.0.vms["vm7"].vcpus, counts.0.running()), (1, 1));
+    }
+
+    #[test]
+    fn yields_are_counted_by_their_call_whatever_the_reason_is_called() {
+        let (mut counts, mut now) = (counts(9, 9), Snapshot::default());
+        let mut add = |cause, subject: Option<(SubjectKind, u64)>, count| {
+            now.lanes.entry(lane(7)).or_default().events += 2 * count;
+            let subject = subject.map(|(kind, key)| CountedSubject { kind, write: false, key });
+            now.counts.entry(CountKey { lane: lane(7), cause, subject }).or_default().count += count;
+        };
+        let exit = |list, number| CountedKind::Exit(ExitCode::new(list, number));
+        add(exit(CodeList::Vmx, 40), None, 3);
+        add(exit(CodeList::Svm, 0x77), None, 4);
+        add(exit(CodeList::S390, 4), Some((SubjectKind::Diag, 0x44)), 5);
+        add(exit(CodeList::S390, 4), Some((SubjectKind::Diag, 0x9c)), 6);
+        add(exit(CodeList::S390, 4), Some((SubjectKind::Diag, 0x500)), 70);
+        add(exit(CodeList::Vmx, 30), Some((SubjectKind::Port, 0x44)), 80);
+        counts.absorb(&now, |_| "web".into());
+        counts.absorb(&now, |_| "web".into());
+        let yields: Vec<_> = counts.0.vms["web"].yields.clone().into_iter().collect();
+        assert_eq!(yields, [("PAUSE", 7), ("X'44'", 5), ("X'9C'", 6)]);
+        let mut scrape = Scrape::default();
+        counts.0.write(&mut scrape);
+        assert_eq!(scrape.open_metrics().matches("exitscope_yields_total{").count(), 3);
     }
 
     #[test]

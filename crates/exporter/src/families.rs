@@ -85,6 +85,8 @@ families! {
         "VM exits that user space answered";
     IN_KERNEL_EVENTS: Counter "exitscope_in_kernel_events" None, ["vm"],
         "What the kernel did for a guest without an exit that is seen, on back ends that fire no kvm_exit";
+    YIELDS: Counter "exitscope_yields" None, ["vm", "call"],
+        "Exits by which vCPUs yield, and kicks of those that wait (KVM_HC_KICK_CPU, H_PROD), by call; arm64's WFE is not among them";
     HALTS: Counter "exitscope_halts" None, ["vm", "blocked", "valid"],
         "Halts that ended: whether the vCPU blocked, and whether the wake-up was valid (not so only on s390)";
     HALT_DURATION: Histogram "exitscope_halt_duration" SECONDS, ["vm", "blocked", "valid"],

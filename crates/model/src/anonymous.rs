@@ -2,7 +2,7 @@
 //! `docs/bundle.md` says what becomes of what.
 
 use crate::common_names::{Behind, COMMON};
-use crate::{Event, EventKind, Subject, SubjectKind, ThreadName, codes};
+use crate::{Event, EventKind, IrqName, Subject, SubjectKind, ThreadName, codes};
 use exitscope_units::{Moment, Tid, VmId};
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
@@ -72,6 +72,8 @@ impl Anonymous {
                 EventKind::Switch { prev: self.tid(prev), sleeps, next: self.tid(next), prev_name }
             }
             EventKind::Wakeup { tid } => EventKind::Wakeup { tid: self.tid(tid) },
+            // Interfaces of a network, after which interrupts are called, have the names that their owners gave them.
+            EventKind::HostIrq { irq, .. } => EventKind::HostIrq { irq, name: IrqName::NONE },
             // What an exit says besides is not looked through.
             EventKind::ExitInfo(_) => EventKind::Other,
             kind @ (EventKind::Refine { .. }

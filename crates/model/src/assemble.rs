@@ -21,17 +21,19 @@ use crate::beside_row::{BesideRow, BesideRows};
 use crate::codes::{ENDS, KICK_CPU};
 use crate::halt::OpenHalt;
 use crate::ipi::ipi;
+use crate::irq_names::IrqNames;
 use crate::lane::{Lane, LanePosition, LaneRunState, RecordedTracepoints};
 use crate::run_queue::RunQueue;
 use crate::turns::Turns;
 use crate::yields::{PleUpdate, Preemption, RunQueueInterval, ThreadWakeUp, Yield};
 use crate::{
-    ApicvChangeEvent, CodeList, CpuInterval, Event, EventKind, ExitSink, Halt, IdleCpuEvent, IdleEvent, KvmActivity,
+    ApicvChangeEvent, CodeList, CpuInterval, Event, EventKind, ExitSink, Halt, IdleCpuEvent, IdleEvent,
     KvmActivityEvent, LaneSpan, Ledger, LedgerLine, StealPiece, Subject, SubjectKind, ThreadName, TraceInfo,
     VcpuIdentity, VcpuWakeup, least_vms, version,
 };
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Lanes at most; events of further threads are counted as outside any exit. Bounds memory (about 64 MB).
@@ -148,6 +150,7 @@ pub struct Assembler {
     kinds: EventKinds,
     beside: BesideRows,
     queue: RunQueue,
+    irqs: IrqNames,
     /// powerpc: who had which CPU.
     turns: Turns,
     /// Xen: which lane gave each CPU away by a yield just now.
@@ -175,6 +178,7 @@ impl Default for Assembler {
             kinds: EventKinds::default(),
             beside: BesideRows::default(),
             queue: RunQueue::default(),
+            irqs: IrqNames::default(),
             turns: Turns::default(),
             given: Box::new([NO_LANE; CPU_CACHE]),
         }
@@ -295,9 +299,8 @@ impl Assembler {
             EventKind::Reflect => self.noted(event, |kinds| kinds.reflects = true),
             EventKind::Detail(of) => self.told(event, of),
             EventKind::Yield => self.lane(event),
-            EventKind::KvmActivity(activity) => self.acts(event, activity),
-            EventKind::ApicvChange(change) => self.acts(event, change.activity()),
-            EventKind::Idle(of) => self.idles(event, of),
+            EventKind::KvmActivity(_) | EventKind::ApicvChange(_) => self.acts(event),
+            EventKind::Idle(_) | EventKind::HostIrq { .. } => self.tells(event),
             EventKind::Switch { .. } => return self.switch(event, ledger),
             EventKind::Wakeup { tid } => return self.wakeup(event, tid, ledger),
             EventKind::RunState { from, to } => return self.run_state(event, from, to, ledger),
@@ -478,6 +481,11 @@ impl Assembler {
         self.queue.take_names()
     }
 
+    /// What the handlers of the host's interrupts are called, by IRQ; the names are given once.
+    pub fn take_irq_names(&mut self) -> BTreeMap<u32, String> {
+        std::mem::take(&mut self.irqs).texts()
+    }
+
     /// How long vCPUs waited for a CPU, piece by piece, and who had that.
     pub fn steal_pieces(&self) -> &[StealPiece] {
         &self.queue.rows.steal
@@ -498,20 +506,31 @@ impl Assembler {
     }
 
     /// KVM does something in this thread, in an exit or not.
-    fn acts(&mut self, event: &Event, activity: KvmActivity) -> Option<usize> {
+    fn acts(&mut self, event: &Event) -> Option<usize> {
         let lane = self.find(event);
         let who = lane.and_then(|at| self.lanes.get(at)).map_or(VcpuIdentity::of(event), |lane| lane.who);
+        let activity = match event.kind {
+            EventKind::KvmActivity(activity) => activity,
+            EventKind::ApicvChange(change) => {
+                self.beside.apicv_changes.push(ApicvChangeEvent { who, at: event.at, change });
+                change.activity()
+            }
+            _ => return lane,
+        };
         self.beside.activities.push(KvmActivityEvent { who, at: event.at, activity });
-        if let EventKind::ApicvChange(change) = event.kind {
-            self.beside.apicv_changes.push(ApicvChangeEvent { who, at: event.at, change });
-        }
         lane
     }
 
-    /// A kernel tells of an idle CPU of its own, in an exit or not.
-    fn idles(&mut self, event: &Event, of: IdleEvent) -> Option<usize> {
-        let cpu = if let IdleEvent::WokenPolling { cpu } = of { cpu } else { event.cpu };
-        self.beside.idle.push(IdleCpuEvent { at: event.at, cpu, event: of });
+    /// A kernel tells of an idle CPU of its own, or of an interrupt, in an exit or not.
+    fn tells(&mut self, event: &Event) -> Option<usize> {
+        match event.kind {
+            EventKind::Idle(of) => {
+                let cpu = if let IdleEvent::WokenPolling { cpu } = of { cpu } else { event.cpu };
+                self.beside.idle.push(IdleCpuEvent { at: event.at, cpu, event: of });
+            }
+            EventKind::HostIrq { irq, name } => self.irqs.note(irq, name),
+            _ => {}
+        }
         self.find(event)
     }
 

@@ -3,9 +3,12 @@
 use crate::codes::SCHED_OP;
 use crate::given_names::GivenByVm;
 use crate::subject::EPT_SUBJECT;
-use crate::{ApicvChange, ExitCode, ExitInfo, IdleEvent, KvmActivity, PortAccessForm, SubjectWord, ThreadName};
+use crate::{
+    ApicvChange, ExitCode, ExitInfo, IdleEvent, IrqName, KvmActivity, PortAccessForm, SubjectWord, ThreadName,
+};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -103,6 +106,13 @@ pub enum EventKind {
     Emulate,
     /// What the current exit is about.
     Detail(Subject),
+    /// `irq_handler_entry`: the host calls a handler of a device's interrupt.
+    HostIrq {
+        /// The number that Linux gives the interrupt.
+        irq: u32,
+        /// What the handler is called.
+        name: IrqName,
+    },
     /// An interrupt of this vector is injected at the next entry.
     Inject {
         /// The vector.
@@ -273,6 +283,12 @@ pub const PORTS_IN_KERNEL: [RangeInclusive<u64>; 5] =
     [0x20..=0x21, 0x40..=0x43, 0x61..=0x61, 0xa0..=0xa1, 0x4d0..=0x4d1];
 
 impl Subject {
+    /// A device's interrupt of the host.
+    pub(crate) const fn host_irq(irq: u32) -> Subject {
+        let (kind, form) = (SubjectKind::HostIrq, PortAccessForm::Unknown);
+        Subject { kind, write: false, form, size: 0, key: irq as u64, value: 0 }
+    }
+
     /// Where `kvm_exit` never fires: whether this, the first that is told of after `KVM_RUN` went on, is what user space has read
     /// in an exit of this code; of that, kind, direction and key may be `known`. A port's read is told of when it has its value
     /// (`emulator_pio_in` of `arch/x86/kvm/x86.c`), a write before anybody answers: where user space has read, KVM had answered
@@ -593,6 +609,8 @@ pub struct TraceInfo {
     pub settings: Vec<HostSetting>,
     /// Command names of threads.
     pub comms: FxHashMap<u32, String>,
+    /// What the handlers of the host's interrupts are called, by IRQ.
+    pub irqs: BTreeMap<u32, String>,
     /// Names of the tracepoints that the trace holds or may hold.
     pub names: EventNames,
     /// What somebody said is at the VMs' ports and addresses.

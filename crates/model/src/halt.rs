@@ -10,7 +10,7 @@
 //! that comes while KVM still polls leaves out what is between `asleep` and `woken`. An exit may hold several halts: one
 //! that nothing came of is followed by the next.
 
-use crate::VcpuIdentity;
+use crate::{PollChange, VcpuIdentity};
 use exitscope_units::{Moment, Nanos};
 
 /// One halt.
@@ -47,17 +47,6 @@ pub struct VcpuWakeup {
     pub waited: bool,
     /// Whether the wake-up was for something.
     pub valid: bool,
-}
-
-/// What `kvm_halt_poll_ns` says: the poll length before and after, in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PollChange {
-    /// Grown, else shrunk.
-    pub grow: bool,
-    /// From now on.
-    pub new: u32,
-    /// Of the halt that ended.
-    pub old: u32,
 }
 
 /// The longest that KVM would have polled in a halt of this length, in nanoseconds, if the recording says: when it changes a poll,

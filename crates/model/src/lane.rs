@@ -209,6 +209,7 @@ impl Lane {
             }
             EventKind::Fpu { load: true } | EventKind::RunEnter => return self.run_enter(event.at, ledger),
             EventKind::Detail(served) if served.kind.is_of_host() => return self.interrupted(served, ledger),
+            EventKind::HostIrq { irq, .. } => return self.interrupted(Subject::host_irq(irq), ledger),
             EventKind::Detail(detail) => return self.detail(event.at, detail, rows, beside, ledger),
             EventKind::Fpu { load: false } => self.leave(event.at),
             EventKind::KvmOut => self.leave_unsaid(event.at),

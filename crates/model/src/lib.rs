@@ -26,19 +26,21 @@ mod given_names;
 mod halt;
 mod idle;
 mod ipi;
+mod irq_names;
 mod kvm_activity;
 mod lane;
 mod ledger;
 mod part;
+mod poll_change;
 mod qemu;
 mod release;
 mod rows;
 mod run_queue;
+mod short_name;
 mod steal_pieces;
 mod subject;
 mod subject_names;
 mod switch_history;
-mod thread_name;
 mod turns;
 mod yield_counts;
 mod yields;
@@ -60,22 +62,23 @@ pub use exit_info::{ExitInfo, ExitWord};
 pub use exit_phases::{ExitPhase, ExitPhases, PhaseBoundary};
 pub use exit_tables::{EXIT_EVENT, ExitTable, ExitTableRow, ExitTableSource};
 pub use given_names::{GivenByVm, GivenNames, NamedRanges};
-pub use halt::{Halt, PollChange, VcpuWakeup, poll_limit};
+pub use halt::{Halt, VcpuWakeup, poll_limit};
 pub use idle::{IdleCpuEvent, IdleEvent};
 pub use ipi::is_spared_by_polls;
 pub use kvm_activity::{ApicvChange, KvmActivity};
 pub use ledger::{Ledger, LedgerLine, Severity};
 pub use part::{ALL_PARTS, AllParts, CpuInterval, EXIT_PARTS, ExitParts, LaneSpan, Parts, TimePart};
+pub use poll_change::PollChange;
 pub use qemu::{QemuOptions, is_of_vm, is_qemu, is_qemu_word};
 pub use release::version;
 pub use rows::{
     ExitRow, ExitRows, GangRow, HaltRow, Spread, SumRow, WhoRow, exit_columns, gang_columns, halt_columns, is_called,
     sum_columns, vcpu_by_name,
 };
+pub use short_name::{IrqName, ShortName, ThreadName};
 pub use steal_pieces::{CpuTaker, LONGEST_WAKE_UP, StealPiece};
 pub use subject::{PortAccessForm, SubjectWord};
 pub use subject_names::{SubjectName, SubjectNames};
-pub use thread_name::ThreadName;
 pub use turns::Turns;
 pub use yield_counts::{COUNTERS, CountSource, CounterRow, YieldCount, YieldCounter, YieldCounts, counters_of};
 pub use yields::{

@@ -14,6 +14,7 @@ use exitscope_units::VmId;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -93,6 +94,8 @@ pub struct SubjectNames {
     /// The version of the host's Linux, if that is what it is and its vectors are known.
     host: Option<(u32, u32)>,
     given: Arc<GivenByVm>,
+    /// Of the host's interrupts, by IRQ, what their handlers are called.
+    irqs: Arc<BTreeMap<u32, String>>,
 }
 
 impl SubjectNames {
@@ -104,6 +107,7 @@ impl SubjectNames {
             is_xen: !is_linux,
             host: version(&info.release).filter(|version| is_linux && has_known_vectors(*version)),
             given: info.given.clone(),
+            irqs: info.irqs.clone().into(),
         }
     }
 
@@ -115,7 +119,7 @@ impl SubjectNames {
     /// What the subject of an exit is called. What was said of a VM is not of its nested guests.
     pub fn of_exit(&self, exit: &Exit) -> Option<SubjectName> {
         let of = exit.subject?;
-        match exit.code.nested {
+        match exit.code.nested && !of.kind.is_of_host() {
             true => self.known(of.kind, of.key).map(SubjectName::Known),
             false => self.exact(exit.who.vm, of.kind, of.key),
         }
@@ -130,6 +134,9 @@ impl SubjectNames {
     /// What is from `first` to `last` called, of several VMs together. Where it is called differently by what was said of each,
     /// it has the name that all machines have.
     pub fn spanning(&self, vms: &[VmId], kind: SubjectKind, first: u64, last: u64) -> Option<SubjectName> {
+        if kind == SubjectKind::HostIrq {
+            return u32::try_from(first).ok().and_then(|irq| self.irqs.get(&irq)).map(|name| name.as_str().into());
+        }
         let known = || self.known(kind, first).map(SubjectName::Known);
         if !matches!(kind, SubjectKind::Port | SubjectKind::Mmio | SubjectKind::EoiVector | SubjectKind::IncompleteIpi)
         {

@@ -58,23 +58,33 @@ impl YieldCall {
         }
     }
 
-    /// What a call of the guest says, and whom it names.
-    pub fn of_detail(detail: &Subject) -> Option<(YieldCall, Option<VcpuId>)> {
-        let named = u32::try_from(detail.value).ok().filter(|number| *number < u32::MAX).map(VcpuId);
-        match (detail.kind, detail.key) {
-            (SubjectKind::HypervHypercall, LONG_SPIN_WAIT) => Some((YieldCall::LongSpinWait, None)),
-            // The number is of the local APIC, which is the vCPU's unless the topology leaves gaps.
-            (SubjectKind::Hypercall, 11) => Some((YieldCall::SchedYield, named)),
-            // Its second argument has the number, which is not kept.
-            (SubjectKind::Hypercall, KICK_CPU) => Some((YieldCall::KickCpu, None)),
-            (SubjectKind::Diag, 0x44) => Some((YieldCall::Diag44, None)),
-            (SubjectKind::Diag, 0x9c) => Some((YieldCall::Diag9c, None)),
-            (SubjectKind::PpcHcall, 0xe4) => Some((YieldCall::Confer, named)),
-            (SubjectKind::PpcHcall, 0xe8) => Some((YieldCall::Prod, named)),
-            // A Xen guest on KVM. Xen's own records do not have the argument; another one says that it yields.
-            (SubjectKind::XenHypercall, SCHED_OP) if detail.value == SCHED_OP_YIELD => Some((YieldCall::SchedOp, None)),
+    /// What a call of the guest says by its number alone.
+    pub const fn of_call(kind: SubjectKind, number: u64) -> Option<YieldCall> {
+        match (kind, number) {
+            (SubjectKind::HypervHypercall, LONG_SPIN_WAIT) => Some(YieldCall::LongSpinWait),
+            (SubjectKind::Hypercall, 11) => Some(YieldCall::SchedYield),
+            (SubjectKind::Hypercall, KICK_CPU) => Some(YieldCall::KickCpu),
+            (SubjectKind::Diag, 0x44) => Some(YieldCall::Diag44),
+            (SubjectKind::Diag, 0x9c) => Some(YieldCall::Diag9c),
+            (SubjectKind::PpcHcall, 0xe4) => Some(YieldCall::Confer),
+            (SubjectKind::PpcHcall, 0xe8) => Some(YieldCall::Prod),
             _ => None,
         }
+    }
+
+    /// What a call of the guest says, and whom it names.
+    pub fn of_detail(detail: &Subject) -> Option<(YieldCall, Option<VcpuId>)> {
+        // A Xen guest on KVM. Xen's own records do not have the argument; another one says that it yields.
+        let is_of_xen =
+            detail.kind == SubjectKind::XenHypercall && (detail.key, detail.value) == (SCHED_OP, SCHED_OP_YIELD);
+        let call = YieldCall::of_call(detail.kind, detail.key).or(is_of_xen.then_some(YieldCall::SchedOp))?;
+        let named = match call {
+            // x86: the number is of the local APIC, which is the vCPU's unless the topology leaves gaps.
+            YieldCall::SchedYield | YieldCall::Confer | YieldCall::Prod => u32::try_from(detail.value).ok(),
+            // Where it has one, of KVM_HC_KICK_CPU as its second argument, it is not kept.
+            _ => None,
+        };
+        Some((call, named.filter(|number| *number < u32::MAX).map(VcpuId)))
     }
 
     /// Its name, in its hypervisor's spelling.

@@ -238,6 +238,10 @@ fn an_exit_for_an_interrupt_of_the_hosts_is_for_the_first_that_is_served() {
         event(at, tid, EventKind::Detail(Subject { kind, write: false, form, size: 0, key, value: 0 }))
     };
     let (irq, vector) = (SubjectKind::HostIrq, SubjectKind::HostVector);
+    let served = |at, tid, kind, key: u64| match kind {
+        SubjectKind::HostIrq => event(at, tid, EventKind::HostIrq { irq: key as u32, name: IrqName::new(b"nvme0q3") }),
+        _ => served(at, tid, kind, key),
+    };
     let with_vector = |at, vector: u64| {
         let words = SubjectWord::new(external, |word| (word == ExitWord::IntrInfo).then_some(1 << 31 | vector));
         event(at, 10, EventKind::Exit { code: external, idle: false, words, rip: 0 })

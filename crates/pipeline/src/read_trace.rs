@@ -465,6 +465,7 @@ fn learned(mut info: TraceInfo, assembler: &mut Assembler) -> TraceInfo {
             info.comms.entry(tid.0).or_insert_with(|| name.into_owned());
         }
     }
+    info.irqs.extend(assembler.take_irq_names());
     if let (true, false, Some(arch)) = (info.arch.is_empty(), info.by_vcpu, assembler.arch()) {
         info.arch = arch.to_string();
     }

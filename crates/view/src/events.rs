@@ -1,12 +1,12 @@
 //! Single events as text and as JSON lines.
 
-use exitscope_model::{Event, EventKind, EventNames, ExitInfo, ExitWord, Handler, IdleEvent, PollChange};
+use exitscope_model::{Event, EventKind, EventNames, ExitInfo, ExitWord, Handler, IdleEvent, PollChange, SubjectKind};
 use exitscope_units::Moment;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A decoded event; one line of `exitscope events --format json`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct EventRow<'a> {
     /// When, in nanoseconds on the trace's clock.
     pub at_ns: u64,
@@ -67,6 +67,9 @@ pub struct EventRow<'a> {
     /// Value read or written, fault address, CPUID index, …
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<u64>,
+    /// What the handler of a device's interrupt is called; what is longer than 23 bytes is cut.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handler: Option<String>,
     /// Injected vector.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vector: Option<u32>,
@@ -125,35 +128,12 @@ impl<'a> EventRow<'a> {
             vcpu: event.vcpu.number(),
             event: names.get(event.name),
             kind: "other",
-            reason: None,
-            rip: None,
             info1: info.get(ExitWord::Info1),
             info2: info.get(ExitWord::Info2),
             intr_info: info.get(ExitWord::IntrInfo),
             error_code: info.get(ExitWord::ErrorCode),
             requests: info.get(ExitWord::Requests),
-            ceded: None,
-            errno: None,
-            subject_kind: None,
-            subject_key: None,
-            direction: None,
-            size_bytes: None,
-            value: None,
-            vector: None,
-            halt_ns: None,
-            waited: None,
-            valid: None,
-            poll_ns: None,
-            old_poll_ns: None,
-            idle_cpu: None,
-            window: None,
-            old_window: None,
-            from: None,
-            to: None,
-            prev: None,
-            sleeps: None,
-            next: None,
-            lost: None,
+            ..EventRow::default()
         };
         row.kind = match event.kind {
             EventKind::Exit { code, idle, rip, .. } => {
@@ -190,6 +170,12 @@ impl<'a> EventRow<'a> {
                 row.direction = detail.kind.direction(detail.write);
                 row.size_bytes = (detail.size > 0).then_some(detail.size);
                 row.value = Some(detail.value);
+                "detail"
+            }
+            EventKind::HostIrq { irq, name } => {
+                row.subject_kind = Some(SubjectKind::HostIrq.name());
+                row.subject_key = Some(irq.into());
+                row.handler = name.text().map(|name| name.into_owned());
                 "detail"
             }
             EventKind::Inject { vector } => {
@@ -288,6 +274,7 @@ pub fn event_text(at: Moment, row: EventRow<'_>) -> String {
     put("direction", row.direction.map(str::to_string));
     put("size", row.size_bytes.map(|size| size.to_string()));
     put("value", row.value.map(|value| format!("{value:#x}")));
+    put("handler", row.handler);
     put("vector", row.vector.map(|vector| format!("{vector:#x}")));
     put("halt_ns", row.halt_ns.map(|ns| ns.to_string()));
     put("waited", row.waited.map(|waited| waited.to_string()));

@@ -584,7 +584,6 @@ impl Report {
             });
         }
         let one = traces.len() == 1;
-        let halt = HaltRows::of(facts, info);
         let xen = traces.iter().any(TraceRow::is_xen);
         let how = HowToRecord::of(info).with(facts);
         let host = traces.first().map_or(RecordedHost::default(), |trace| trace.recorded_host(info));
@@ -637,7 +636,7 @@ impl Report {
                 .filter(|_| one)
                 .map(|rows| TimelineRows { cost_ns: rows.cost_ns.filter(|_| facts.all.timed > 0), ..rows }),
             gang: GangRows::of(facts, info, made.threads_per_core),
-            halt,
+            halt: HaltRows::of(facts, info),
             idle_polls: IdlePollRows::of(facts),
             pio: PioRows::of(facts, xen, &names, &vms),
             phases: PhaseRows::of(facts, xen, &info.arch, made.cycles_per_s),

@@ -507,7 +507,11 @@ pub(crate) fn judge(vm: &JudgedVm<'_>, judgement: &mut Judgement) {
                 None => format!("{:#x}", key.key),
             };
             let what = match key.kind {
-                SubjectKind::HostIrq => format!("share of the time of the {whose}: IRQ {}", key.key),
+                SubjectKind::HostIrq => {
+                    let handler = vm.host.names.of_key(&[vm.id], key.kind, key.key);
+                    let handler = handler.map_or(String::new(), |handler| format!(", {handler}"));
+                    format!("share of the time of the {whose}: IRQ {}{handler}", key.key)
+                }
                 SubjectKind::HostVector | SubjectKind::EoiVector | SubjectKind::IncompleteIpi => {
                     format!("share of the time of the {whose}: with vector {number}")
                 }

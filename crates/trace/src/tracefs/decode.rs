@@ -5,14 +5,14 @@ use crate::EventFilter;
 use crate::bytes::ByteOrder;
 use crate::tracepoints::{
     FieldContent, TracepointMeaning, about, activity, apicv_change, avic_incomplete_ipi, call, exit, ghcb_msr,
-    guest_poll_limit, of_format, userspace_exit, woken_polling,
+    guest_poll_limit, halt_poll, host_irq, of_format, ple_window, userspace_exit, woken_polling,
 };
 use exitscope_model::codes::{
     KICK_CPU, loongarch_privileged, s390_instruction_key, system_register, trapped_system_register,
 };
 use exitscope_model::{
-    CodeList, Event, EventKind, EventNames, ExitCode, ExitInfo, ExitWord, KvmActivity, NameId, PortAccessForm, Subject,
-    SubjectKind, SubjectWord, ThreadName,
+    CodeList, Event, EventKind, EventNames, ExitCode, ExitInfo, ExitWord, IrqName, KvmActivity, NameId, PortAccessForm,
+    Subject, SubjectKind, SubjectWord, ThreadName,
 };
 use exitscope_units::{Tid, VcpuId, VmId};
 
@@ -307,6 +307,7 @@ impl Decoder {
             })),
             TracepointMeaning::Written(kind) => then.take(about(kind, field(0) != 0, field(1), field(2))),
             TracepointMeaning::Plain(kind) => then.take(about(kind, false, field(0), field(1))),
+            TracepointMeaning::HostIrq => then.take(host_irq(field(0), irq_name(field(1), get))),
             TracepointMeaning::FastMmio => then.take(about(SubjectKind::Mmio, true, field(0), 0)),
             TracepointMeaning::S390Instruction => {
                 then.take(about(SubjectKind::Instruction, false, s390_instruction_key(field(0)), field(0)))
@@ -328,14 +329,10 @@ impl Decoder {
                     valid: self.fields[2].size == 0 || field(2) != 0,
                 }
             }),
-            TracepointMeaning::HaltPoll => {
-                then.take(EventKind::HaltPoll { grow: field(0) != 0, new: field(1) as u32, old: field(2) as u32 })
-            }
+            TracepointMeaning::HaltPoll => then.take(halt_poll(field(0) != 0, field(1), field(2))),
             TracepointMeaning::WokenPolling => then.take(woken_polling(field(0))),
             TracepointMeaning::GuestPollLimit => then.take(guest_poll_limit(field(0) != 0, field(1), field(2))),
-            TracepointMeaning::PleWindow => {
-                then.take(EventKind::PleWindow { new: field(0) as u32, old: field(1) as u32 })
-            }
+            TracepointMeaning::PleWindow => then.take(ple_window(field(0), field(1))),
             TracepointMeaning::Wfx => then.take(EventKind::Wfx { wfe: field(0) != 0 }),
             TracepointMeaning::VcpuHint => then.take(EventKind::VcpuHint),
             TracepointMeaning::RunCore => {
@@ -387,6 +384,18 @@ fn thread_name(at: At, get: impl Fn(At) -> u64) -> ThreadName {
     ThreadName::new(&bytes)
 }
 
+/// The string at a record's end, of which `place` says where it begins and, above 16 bits, how long it is (`__data_loc`). What is beyond
+/// [`REACH`] is not looked at.
+#[inline(always)]
+fn irq_name(place: u64, get: impl Fn(At) -> u64) -> IrqName {
+    let (offset, len) = (place as u32 & 0xffff, place as usize >> 16 & 0xffff);
+    let mut bytes = [0; size_of::<IrqName>()];
+    for (offset, byte) in (offset..REACH as u32).zip(bytes.iter_mut().take(len)) {
+        *byte = get(At { offset, size: 1, mask: 0xff }) as u8;
+    }
+    IrqName::new(&bytes)
+}
+
 impl At {
     /// The field of this name. Of `args[6]`, a system call's arguments, the second: an ioctl's command. Of characters, all.
     fn named(format: &Format, name: &str) -> Option<At> {
@@ -432,6 +441,7 @@ const fn reads(meaning: TracepointMeaning) -> &'static [FieldContent] {
         TracepointMeaning::Plain(_) => &[Key, Value],
         TracepointMeaning::Hypercall => &[Key, Value, Second],
         TracepointMeaning::GhcbMsr => &[Value],
+        TracepointMeaning::HostIrq => &[Key, FieldContent::IrqName],
         TracepointMeaning::FastMmio => &[Key],
         TracepointMeaning::KvmActivity(KvmActivity::Unmapped(_)) => &[Start, End],
         TracepointMeaning::ApicvChange => &[Reason, Set, Inhibits],

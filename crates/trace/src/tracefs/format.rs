@@ -67,7 +67,10 @@ fn parse_field(line: &str) -> Option<Field> {
         };
         match key {
             "field" | "field special" => {
-                let declaration = value.split('[').next().unwrap_or(value).trim_end();
+                // Of a string at the record's end the brackets are before the name: `__data_loc char[] name`.
+                let dynamic = value.strip_prefix("__data_loc ").and_then(|of| of.rsplit_once(']'));
+                let declaration =
+                    dynamic.map_or_else(|| value.split('[').next().unwrap_or(value), |of| of.1).trim_end();
                 name = declaration.rsplit([' ', '*', '\t']).next().map(str::to_string);
             }
             "offset" => offset = value.trim().parse().ok(),

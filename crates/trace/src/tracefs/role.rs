@@ -119,6 +119,7 @@ impl Decoder {
             TracepointMeaning::Pio => about(SubjectKind::Port, 2, WriteRule::NotZero(place(0))),
             TracepointMeaning::Written(kind) => about(kind, 1, WriteRule::NotZero(place(0))),
             TracepointMeaning::Plain(kind) => about(kind, 0, WriteRule::Fixed(false)),
+            TracepointMeaning::HostIrq => about(SubjectKind::HostIrq, 0, WriteRule::Fixed(false)),
             TracepointMeaning::Hypercall => about(SubjectKind::Hypercall, 0, WriteRule::Fixed(false)),
             // What of it is the register, whoever reads the counts knows.
             TracepointMeaning::TrappedSystemRegister => about(SubjectKind::SystemRegister, 0, WriteRule::Fixed(false)),

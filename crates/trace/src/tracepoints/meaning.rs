@@ -48,6 +48,8 @@ pub(crate) enum TracepointMeaning {
     Pio,
     Written(SubjectKind),
     Plain(SubjectKind),
+    /// The host calls a handler of a device's interrupt.
+    HostIrq,
     /// A KVM hypercall; KVM_HC_KICK_CPU says whom by its second argument.
     Hypercall,
     FastMmio,
@@ -119,6 +121,8 @@ pub(crate) enum FieldContent {
     OldWindow,
     /// An idle CPU.
     IdleCpu,
+    /// What the handler of an interrupt is called, a string at the record's end (`__data_loc`).
+    IrqName,
     Wfe,
     /// Whether it is set from now on.
     Set,
@@ -152,7 +156,6 @@ impl FieldContent {
     /// Its number in `event`; zero if the event is not about such a thing.
     pub fn number(self, event: &Event) -> u64 {
         use FieldContent as C;
-        use IdleEvent::PollLimit;
         let detail = |part: fn(Subject) -> u64| detail(event).map_or(0, part);
         match (self, event.kind) {
             (C::Vcpu, _) => event.vcpu.0.into(),
@@ -180,6 +183,7 @@ impl FieldContent {
             (C::MmioType, _) => detail(|detail| if detail.write { 2 } else { 1 }),
             (C::Size, _) => detail(|detail| detail.size.into()),
             (C::Count, _) => detail(|detail| if detail.form == PortAccessForm::String { 2 } else { 1 }),
+            (C::Key, EventKind::HostIrq { irq, .. }) => irq.into(),
             (C::Key, _) => detail(|detail| detail.key),
             (C::Esr, _) => detail(|detail| system_register_trap(detail.key, detail.write)),
             (C::RegisterPart(at), EventKind::Detail(detail)) => system_register_parts(detail.key)[at],
@@ -189,15 +193,7 @@ impl FieldContent {
             (C::Halted, EventKind::HaltEnd { ns, .. }) => ns,
             (C::Waited, EventKind::HaltEnd { waited, .. }) => waited.into(),
             (C::Valid, EventKind::HaltEnd { valid, .. }) => valid.into(),
-            (C::Grow, EventKind::HaltPoll { grow, .. } | EventKind::Idle(PollLimit(PollChange { grow, .. }))) => {
-                grow.into()
-            }
-            (C::NewPoll, EventKind::HaltPoll { new, .. } | EventKind::Idle(PollLimit(PollChange { new, .. }))) => {
-                new.into()
-            }
-            (C::OldPoll, EventKind::HaltPoll { old, .. } | EventKind::Idle(PollLimit(PollChange { old, .. }))) => {
-                old.into()
-            }
+            (C::Grow | C::NewPoll | C::OldPoll, kind) => self.of_poll(kind),
             (C::IdleCpu, EventKind::Idle(IdleEvent::WokenPolling { cpu })) => cpu.0.into(),
             (C::NewWindow, EventKind::PleWindow { new, .. }) => new.into(),
             (C::OldWindow, EventKind::PleWindow { old, .. }) => old.into(),
@@ -217,15 +213,29 @@ impl FieldContent {
             }
             (C::Prev | C::Next | C::Woken, _) => self.thread(event).map_or(0, |tid| tid.0.into()),
             // Names are no numbers.
-            (C::Ignored | C::Start | C::PrevName | C::NextName | C::WokenName, _) => 0,
+            (C::Ignored | C::Start | C::PrevName | C::NextName | C::WokenName | C::IrqName, _) => 0,
             // Of what another kind of event carries.
             (C::Code | C::Rip | C::Isa | C::Word(_) | C::Instruction | C::Ret | C::TrapClass | C::Ceded, _) => 0,
             (
                 C::Reason | C::Errno | C::Load | C::Command | C::RegisterPart(_) | C::Vector | C::Set | C::Inhibits,
                 _,
             ) => 0,
-            (C::End | C::Halted | C::Waited | C::Valid | C::Grow | C::NewPoll | C::OldPoll, _) => 0,
+            (C::End | C::Halted | C::Waited | C::Valid, _) => 0,
             (C::NewWindow | C::OldWindow | C::IdleCpu | C::Wfe | C::Leaves | C::Runnable | C::PrevState, _) => 0,
+        }
+    }
+
+    /// What a change of a poll, by KVM or by a guest, has of it.
+    fn of_poll(self, kind: EventKind) -> u64 {
+        let (grow, new, old) = match kind {
+            EventKind::HaltPoll { grow, new, old }
+            | EventKind::Idle(IdleEvent::PollLimit(PollChange { grow, new, old })) => (grow, new, old),
+            _ => return 0,
+        };
+        match self {
+            FieldContent::Grow => grow.into(),
+            FieldContent::NewPoll => new.into(),
+            _ => old.into(),
         }
     }
 

@@ -16,8 +16,8 @@ mod rows;
 mod tests;
 
 use exitscope_model::{
-    ApicvChange, Architecture, EventKind, ExitCode, IdleEvent, KvmActivity, PollChange, PortAccessForm, Subject,
-    SubjectKind, SubjectWord,
+    ApicvChange, Architecture, EventKind, ExitCode, IdleEvent, IrqName, KvmActivity, PollChange, PortAccessForm,
+    Subject, SubjectKind, SubjectWord,
 };
 use exitscope_units::PcpuId;
 pub(crate) use meaning::{FieldContent, TracepointMeaning};
@@ -37,7 +37,7 @@ pub(crate) struct TracepointRow {
     pub text: ReadFields,
     /// Fields as the kernel declares them, with what they carry of an event. `|` is before the names of older kernels.
     pub fields: &'static [(&'static str, FieldContent)],
-    /// Fields of later kernels, which are read and not written.
+    /// Fields of later kernels, and strings of any length, which are read and not written.
     pub later: &'static [(&'static str, FieldContent)],
     /// The `print fmt`.
     pub print: &'static str,
@@ -184,6 +184,21 @@ pub(crate) const fn userspace_exit(reason: u64, errno: u64) -> EventKind {
 /// KVM does this; of a range, to the range's fields.
 pub(crate) const fn activity(of: KvmActivity, start: u64, end: u64) -> EventKind {
     EventKind::KvmActivity(of.of_range(start, end))
+}
+
+/// How long KVM polls for a vCPU from now on, and polled until now: `kvm_halt_poll_ns`.
+pub(crate) const fn halt_poll(grow: bool, new: u64, old: u64) -> EventKind {
+    EventKind::HaltPoll { grow, new: new as u32, old: old as u32 }
+}
+
+/// How long a vCPU may loop on PAUSE from now on, and might until now: `kvm_ple_window_update`.
+pub(crate) const fn ple_window(new: u64, old: u64) -> EventKind {
+    EventKind::PleWindow { new: new as u32, old: old as u32 }
+}
+
+/// A handler of a device's interrupt is called: `irq_handler_entry`.
+pub(crate) const fn host_irq(irq: u64, name: IrqName) -> EventKind {
+    EventKind::HostIrq { irq: irq as u32, name }
 }
 
 /// A CPU that polls in its idle loop is woken: `sched_wake_idle_without_ipi`.

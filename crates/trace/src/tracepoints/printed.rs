@@ -13,8 +13,8 @@ use exitscope_model::codes::{
     KICK_CPU, lookup, loongarch_privileged, s390_instruction_key, system_register, tables, trapped_system_register,
 };
 use exitscope_model::{
-    CodeList, EventKind, ExitCode, ExitInfo, ExitWord, KvmActivity, PortAccessForm, Subject, SubjectKind, SubjectWord,
-    ThreadName,
+    CodeList, EventKind, ExitCode, ExitInfo, ExitWord, IrqName, KvmActivity, PortAccessForm, Subject, SubjectKind,
+    SubjectWord, ThreadName,
 };
 use exitscope_units::{Tid, VcpuId};
 use rustc_hash::FxHashMap;
@@ -500,10 +500,13 @@ pub(super) fn host_vector(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     detail(SubjectKind::HostVector, false, 0, scan.decimal()?, 0)
 }
 
-/// `irq=131 name=nvme0q3`
+/// `irq=131 name=nvme0q3`, in older kernels `irq=131 handler=nvme0q3`
 pub(super) fn host_irq(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal("irq=")?;
-    detail(SubjectKind::HostIrq, false, 0, scan.decimal()?, 0)
+    let irq = scan.decimal32()?;
+    let is_named = scan.literal(" name=").or_else(|| scan.literal(" handler=")).is_some();
+    let name = if is_named { IrqName::new(scan.rest.trim_ascii_end()) } else { IrqName::NONE };
+    unnamed(super::host_irq(irq.into(), name))
 }
 
 /// `vcpu=1, icrh:icrl=0x01000000:000008fd, id=1, index=255`

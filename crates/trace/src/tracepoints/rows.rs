@@ -399,11 +399,12 @@ pub(crate) static ROWS: &[TracepointRow] = &[
     row(
         "",
         "irq:irq_handler_entry",
-        M::Plain(D::HostIrq),
+        M::HostIrq,
         printed::host_irq,
         &[("int irq", Key)],
         r#""irq=%d", REC->irq"#,
     )
+    .later(&[("__data_loc char[] name", IrqName)])
     .when(RecordWhen::Never("each interrupt of each device of the host fires it")),
     row(
         "",

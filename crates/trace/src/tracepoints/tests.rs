@@ -5,7 +5,7 @@ use super::*;
 use crate::bytes::ByteOrder;
 use crate::tracefs::{Decoder, Format};
 use crate::{Input, PerfHead, PerfWriter, SourceOptions, open_input};
-use exitscope_model::{CodeList, Event, EventNames, ExitWord, Ledger, NameId};
+use exitscope_model::{CodeList, Event, EventNames, ExitWord, IrqName, Ledger, NameId};
 use exitscope_units::{Moment, PcpuId, Tid, VmId};
 use std::io::Cursor;
 
@@ -336,5 +336,39 @@ fn each_word_of_x86s_exits_is_a_field_of_their_tracepoint() {
     for word in exitscope_model::ExitWord::ALL {
         let carries = |row: &&TracepointRow| row.field(FieldContent::Word(word)).is_some();
         assert!(ROWS.iter().any(|row| carries(&row)), "no tracepoint has {}", word.name());
+    }
+}
+
+#[test]
+fn the_handler_of_an_interrupt_is_named_in_text_and_by_a_string_at_the_records_end() {
+    let read = |text: &str| read_fields(printed::host_irq, text.as_bytes(), &mut Reasons::new()).map(|said| said.0);
+    let kind = |name: &[u8]| EventKind::HostIrq { irq: 131, name: IrqName::new(name) };
+    for text in ["irq=131 name=nvme0q3", "irq=131 handler=nvme0q3"] {
+        assert_eq!(read(text), Some(kind(b"nvme0q3")), "{text}");
+    }
+    assert_eq!(read("irq=131"), Some(kind(b"")));
+    // As the kernel lays it out: offset and length of the name, and the name behind the fields.
+    let format = "name: irq_handler_entry\nID: 9\nformat:\n\
+        \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+        \tfield:int irq;\toffset:8;\tsize:4;\tsigned:1;\n\
+        \tfield:__data_loc char[] name;\toffset:12;\tsize:4;\tsigned:1;\n\nprint fmt: \"\"\n";
+    let format = Format::parse(format).unwrap();
+    assert_eq!(format.field("name").map(|field| (field.offset, field.size)), Some((12, 4)));
+    let decoder = Decoder::new("irq", &format, &mut EventNames::default());
+    let record = |place: u32, text: &[u8]| {
+        let head: [u32; 4] = [9, 0, 131, place];
+        [&head.map(u32::to_le_bytes).concat(), text].concat()
+    };
+    let decoded = |record: &[u8]| decoder.decode(record, ByteOrder::Little).map(|decoded| decoded.kind);
+    assert_eq!(decoded(&record(8 << 16 | 16, b"nvme0q3\0")), Some(kind(b"nvme0q3")));
+    // What lies about its place or its length has no name, or less of it.
+    for (place, text, name) in [
+        (8 << 16 | 60_000, &b"nvme0q3\0"[..], &b""[..]),
+        (60_000 << 16 | 16, b"nvme", b"nvme"),
+        (4 << 16 | 16, b"nvme0q3\0", b"nvme"),
+        (0, b"nvme0q3\0", b""),
+    ] {
+        assert_eq!(decoded(&record(place, text)), Some(kind(name)), "{place:#x}");
     }
 }
