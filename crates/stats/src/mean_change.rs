@@ -129,6 +129,11 @@ impl MeanChange {
         }
     }
 
+    /// The same by the first answer alone: where there are two, the one for which order is of no account.
+    pub fn p_value_unordered(&self) -> f64 {
+        self.first.p_value(self.by)
+    }
+
     /// Bounds of the difference at this level: 0.05 for 95 %. Those of both answers, where there are two.
     pub fn interval(&self, level: f64) -> (f64, f64) {
         let of = |by: f64, error: StudentError| (by - error.reach(level), by + error.reach(level));
@@ -148,12 +153,21 @@ impl MeanChange {
     /// Values a side that find a difference as large as this, at this level, in [`POWER`] of repetitions; `None` if no number
     /// does.
     pub fn needed(&self, by: f64, level: f64) -> Option<usize> {
-        let finds = |values: &usize| {
+        let finds = |values: usize| {
             let errors = [Some(self.first), self.second.map(|second| second.1)];
-            let found = |error: StudentError| error.of_values(self.values, *values).least_found(level) <= by.abs();
+            let found = |error: StudentError| error.of_values(self.values, values).least_found(level) <= by.abs();
             errors.into_iter().flatten().all(found)
         };
-        (2..=MOST_NEEDED).find(finds)
+        // More values never find less.
+        let (mut too_few, mut enough) = (1, MOST_NEEDED);
+        if !finds(enough) {
+            return None;
+        }
+        while enough - too_few > 1 {
+            let middle = usize::midpoint(too_few, enough);
+            *if finds(middle) { &mut enough } else { &mut too_few } = middle;
+        }
+        Some(enough)
     }
 }
 
