@@ -20,7 +20,7 @@ function Overview({ diff }: { diff: Comparison }) {
       <HeadlineBox headline={diff.verdict}>
         <Coverage diff={diff} />
       </HeadlineBox>
-      {diff.verdict.state !== "cannot_tell" && diff.verdict.state !== "recordings_differ" && (
+      {!["cannot_tell", "recordings_differ", "undecided"].includes(diff.verdict.state) && (
         <div class="cards">
           <Card head="Reasons whose cost differs clearly, largest first">
             {sure.length === 0
@@ -34,7 +34,7 @@ function Overview({ diff }: { diff: Comparison }) {
             {sure.length > NAMED && `; and ${count(sure.length - NAMED)} more`}
           </Card>
           <Card head="How sure that is">
-            {`${diff.confidence_percent} % intervals, from blocks of time resampled 2,000 times. The cost of ${count(sure.length)} of ${count(reasons.length)} reasons differs clearly; that of the others may not differ. If nothing had changed, about ${count(100 - diff.confidence_percent)} in 100 reasons would still seem to differ clearly.`}
+            {`The cost of ${count(sure.length)} of ${count(reasons.length)} reasons differs clearly; that of the others may not differ. ${diff.confidence_percent} % is the confidence of each interval, and of all verdicts on the reasons' cost together. Figures are typical of a recording, intervals cover what differs from recording to recording.`}
           </Card>
         </div>
       )}

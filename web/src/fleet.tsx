@@ -192,7 +192,7 @@ function Comparisons({ fleet, sure }: { fleet: Fleet; sure: SignificantChange[] 
     <>
       <h3>Certain differences in cost</h3>
       <DataTable columns={sureColumns(fleet)} rows={sure} caption="Certain differences in cost" top={MOST_LINES} chosen={(row) => row.of === of} />
-      <p class="note">{`Cost is per second of a vCPU. A difference is certain where its ${confidence} % interval excludes zero, and no side has fewer than ${FEWEST} ${UNITS[by]}s; the intervals come from resampling hosts, and stretches of time within each.`}</p>
+      <p class="note">{`Cost is per second of a vCPU. A row has a verdict where chance does not explain its change at ${confidence} %, and no side is a single ${UNITS[by]}; the headline is corrected for all comparisons.`}</p>
       {comparisons.length > 1 && (
         <p class="choices">
           <label>

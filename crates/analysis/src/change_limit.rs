@@ -95,7 +95,9 @@ impl ChangeLimit {
         if with_hidden != Some(is_passed((low, high))) {
             return unjudged(LOST);
         }
-        if !is_passed((low, high)) {
+        // What is not certain of all reasons together is not certain of one.
+        let is_uncertain = change.verdict() == crate::ChangeVerdict::Unclear && (low > 0.0 || high < 0.0);
+        if !is_passed((low, high)) || is_uncertain {
             return LimitCheck::Holds;
         }
         let found = format!("{:+.1}% ({low:+.1}% to {high:+.1}%)", percent(after as f64 - before as f64));
@@ -110,7 +112,7 @@ mod tests {
 
     fn row(before: u64, after: u64, interval: Option<(i64, i64)>) -> Vec<DiffRow> {
         let interval = interval.map(|(low, high)| Interval { low, high });
-        let change = MeasureChange { measure: DiffMeasure::Cost, before: Some(before), after: Some(after), interval };
+        let change = MeasureChange::of_blocks(DiffMeasure::Cost, Some(before), Some(after), interval);
         vec![DiffRow {
             reason: None,
             without: Vec::new(),

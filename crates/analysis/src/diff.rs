@@ -1,14 +1,17 @@
 //! What changed between two recordings, and whether chance explains it.
 //!
-//! Each recording is cut into blocks of time. Every measure is computed anew of each resample of the blocks; the spread of
-//! the differences is the confidence interval (block bootstrap: exits within a block may depend on each other, blocks are
-//! taken as independent). Where a side has several recordings, as many of them are drawn first, and then each one's blocks:
-//! so that the interval covers what differs from run to run as well.
+//! ```text
+//! two recordings a side, or more ─► a figure of each ─► UnitChange, several corrected by Holm
+//! one on a side ─► blocks of time ─► every measure of each resample of the blocks ─► interval
+//! ```
+//!
+//! The interval of blocks covers what differs within a recording, and nothing of what differs from run to run (block bootstrap:
+//! exits within a block may depend on each other, blocks are taken as independent).
 
 use crate::vcpu_time::within;
-use crate::{Dimension, DimensionValue, ExitGroups, ExitStats};
+use crate::{DiffUnit, Dimension, DimensionValue, ExitGroups, ExitStats, UnitChange, UnitOrder};
 use exitscope_model::Exit;
-use exitscope_stats::{Bootstrap, Histogram, Interval};
+use exitscope_stats::{Bootstrap, Histogram, Interval, holm};
 use exitscope_units::{Moment, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -23,6 +26,8 @@ pub struct Diff {
     blocks: Vec<DiffBlock>,
     /// The blocks of each recording.
     recordings: Vec<Range<usize>>,
+    /// What else is known of each.
+    units: Vec<DiffUnit>,
 }
 
 /// A stretch of time and its exits by reason.
@@ -64,12 +69,25 @@ pub enum DiffMeasure {
     P50,
     /// 99th percentile of length in nanoseconds.
     P99,
+    /// Nanoseconds of cost per second that guests ran. Of all exits together alone, as are the next ones.
+    CostOfGuest,
+    /// Nanoseconds of cost per 1,000 units of the work that was done.
+    CostOfWork,
+    /// Nanoseconds that guests ran per second of vCPU time.
+    Guest,
+    /// Nanoseconds of steal per second of vCPU time.
+    Steal,
 }
 
 impl DiffMeasure {
-    /// All measures, what matters most first.
+    /// All measures of a reason, what matters most first.
     pub const ALL: [DiffMeasure; 5] =
         [DiffMeasure::Cost, DiffMeasure::Rate, DiffMeasure::Mean, DiffMeasure::P50, DiffMeasure::P99];
+
+    /// Whether it is what exits cost, of whatever.
+    fn is_cost(self) -> bool {
+        matches!(self, DiffMeasure::Cost | DiffMeasure::CostOfGuest | DiffMeasure::CostOfWork)
+    }
 
     /// Its name, in limits and tables.
     pub fn name(self) -> &'static str {
@@ -79,6 +97,10 @@ impl DiffMeasure {
             DiffMeasure::Mean => "mean",
             DiffMeasure::P50 => "p50",
             DiffMeasure::P99 => "p99",
+            DiffMeasure::CostOfGuest => "cost of guest time",
+            DiffMeasure::CostOfWork => "cost of work",
+            DiffMeasure::Guest => "guest",
+            DiffMeasure::Steal => "steal",
         }
     }
 }
@@ -99,7 +121,7 @@ pub enum ChangeVerdict {
 }
 
 /// One measure on both sides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MeasureChange {
     /// What is compared.
     pub measure: DiffMeasure,
@@ -109,13 +131,49 @@ pub struct MeasureChange {
     pub after: Option<u64>,
     /// Confidence interval of after minus before, in the measure's unit.
     pub interval: Option<Interval>,
+    /// How the recordings of both sides differ, where these are compared; `None` where blocks of time are.
+    pub units: Option<UnitChange>,
+    /// Whether the interval excludes zero, and, of one of several questions, would do so corrected for them all.
+    pub is_certain: bool,
 }
 
 impl MeasureChange {
-    /// A verdict only where the interval excludes zero.
+    /// By blocks of time, or a figure without an interval.
+    pub fn of_blocks(
+        measure: DiffMeasure,
+        before: Option<u64>,
+        after: Option<u64>,
+        interval: Option<Interval>,
+    ) -> MeasureChange {
+        let is_certain = interval.is_some_and(excludes_zero);
+        MeasureChange { measure, before, after, interval, units: None, is_certain }
+    }
+
+    /// By the figures of several recordings.
+    fn of_units(measure: DiffMeasure, change: UnitChange) -> MeasureChange {
+        let whole = |value: f64| Some(value.round().clamp(0.0, u64::MAX as f64) as u64);
+        let (before, after) = (whole(change.typical.0), whole(change.typical.1));
+        let of_blocks = MeasureChange::of_blocks(measure, before, after, Some(change.interval));
+        MeasureChange { units: Some(change), is_certain: of_blocks.is_certain && !change.drifts, ..of_blocks }
+    }
+
+    /// The same, moved to this interval; one that several questions leave uncertain stays so.
+    pub(crate) fn moved_to(&self, interval: Option<Interval>) -> MeasureChange {
+        let was_certain = self.is_certain || !self.interval.is_some_and(excludes_zero);
+        MeasureChange { interval, is_certain: was_certain && interval.is_some_and(excludes_zero), ..*self }
+    }
+
+    /// Which way it changed, asked by itself: for what speaks against another change.
+    pub(crate) fn way(&self) -> ChangeVerdict {
+        let drifts = self.units.is_some_and(|units| units.drifts);
+        MeasureChange { is_certain: !drifts && self.interval.is_some_and(excludes_zero), ..*self }.verdict()
+    }
+
+    /// A verdict only where the change is certain.
     pub fn verdict(&self) -> ChangeVerdict {
         match self.interval {
             None => ChangeVerdict::TooFew,
+            Some(_) if !self.is_certain => ChangeVerdict::Unclear,
             Some(interval) if interval.low > 0 => ChangeVerdict::More,
             Some(interval) if interval.high < 0 => ChangeVerdict::Less,
             Some(_) => ChangeVerdict::Unclear,
@@ -123,8 +181,12 @@ impl MeasureChange {
     }
 }
 
+fn excludes_zero(interval: Interval) -> bool {
+    interval.low > 0 || interval.high < 0
+}
+
 /// One reason on both sides; `None` stands for all reasons together, but for idle ones.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DiffRow {
     /// The reason, in the kernel's spelling.
     pub reason: Option<String>,
@@ -162,6 +224,7 @@ impl Default for Diff {
             group: ExitGroups::by(&[Dimension::Time(None), Dimension::Reason]),
             blocks: Vec::new(),
             recordings: Vec::new(),
+            units: Vec::new(),
         }
     }
 }
@@ -204,6 +267,19 @@ impl Diff {
         let before = self.blocks.len();
         self.blocks.extend(blocks);
         self.recordings.push(before..self.blocks.len());
+        self.units.push(DiffUnit::default());
+    }
+
+    /// Notes what is known of the recording that was added last.
+    pub fn describe(&mut self, unit: DiffUnit) {
+        if let Some(last) = self.units.last_mut() {
+            *last = unit;
+        }
+    }
+
+    /// How the recordings of `before` and of this side lie to each other.
+    pub fn order_against(&self, before: &Diff) -> UnitOrder {
+        UnitOrder::of(&before.units, &self.units)
     }
 
     /// The lengths of the exits that a row is of.
@@ -254,33 +330,52 @@ impl Diff {
     }
 
     /// Compares: `before` against `self`, reason by reason, all together first, then by cost. `per_10_000` is the
-    /// confidence of the intervals.
+    /// confidence of each interval. Where recordings are compared it is also that of the verdict on the cost of all together, of all
+    /// verdicts on the cost of a reason, and of all others.
     pub fn against(&self, before: &Diff, per_10_000: u64) -> Vec<DiffRow> {
-        let mut bootstrap = Bootstrap::default();
-        let [draws_before, draws_after] = [before, self].map(|side| bootstrap.draw(&side.recordings));
+        let sides = Sides::of(before, self, per_10_000);
         let reasons: BTreeSet<&String> =
             before.blocks.iter().chain(&self.blocks).flat_map(|block| block.groups.keys()).collect();
         let mut rows: Vec<(u64, DiffRow)> = std::iter::once(None)
             .chain(reasons.into_iter().cloned().map(Some))
             .map(|reason| {
                 let without = if reason.is_none() { self.idle(before) } else { Vec::new() };
-                let [old, new] = [before, self].map(|side| Side::of(&side.blocks, reason.as_deref(), &without));
-                let changes = compare(&old, &draws_before, &new, &draws_after, per_10_000);
+                let [old, new] = [before, self].map(|side| Side::of(side, reason.as_deref(), &without));
+                let changes = sides.compare(&old, &new);
                 let weight = if reason.is_none() { u64::MAX } else { old.cost().max(new.cost()) };
                 (weight, DiffRow::of(reason, without, &old, &new, changes))
             })
             .collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.0));
-        rows.into_iter().map(|row| row.1).collect()
+        let mut rows: Vec<DiffRow> = rows.into_iter().map(|row| row.1).collect();
+        for family in [(true, true), (true, false), (false, false)] {
+            let all = rows.iter_mut().flat_map(|row| {
+                let of_reason = row.reason.is_some();
+                row.changes.iter_mut().map(move |change| ((of_reason, change.measure.is_cost()), change))
+            });
+            correct(all.filter(|of| of.0 == family).map(|of| of.1), sides.level());
+        }
+        rows
     }
 
-    /// Compares all exits together, halts included: by the same resamples.
+    /// Compares all exits together, halts included, and what goes with their cost: work, guest time, steal. A verdict on the cost takes
+    /// what it is of vCPU time and of work, so that neither needs a correction; the others are corrected for each other.
     pub fn total_against(&self, before: &Diff, per_10_000: u64) -> DiffRow {
-        let mut bootstrap = Bootstrap::default();
-        let [draws_before, draws_after] = [before, self].map(|side| bootstrap.draw(&side.recordings));
-        let [old, new] = [before, self].map(|side| Side::of(&side.blocks, None, &[]));
-        let changes = compare(&old, &draws_before, &new, &draws_after, per_10_000);
+        let sides = Sides::of(before, self, per_10_000);
+        let [old, new] = [before, self].map(|side| Side::of(side, None, &[]));
+        let mut changes = sides.compare(&old, &new);
+        changes.extend(sides.beside_cost(&old, &new));
+        correct(changes.iter_mut().filter(|change| !change.measure.is_cost()), sides.level());
         DiffRow::of(None, Vec::new(), &old, &new, changes)
+    }
+}
+
+/// Leaves those certain that are so if all these are asked for at once. Blocks of one recording support no such claim.
+fn correct<'a>(changes: impl Iterator<Item = &'a mut MeasureChange>, level: f64) {
+    let mut changes: Vec<_> = changes.collect();
+    let p_values: Vec<_> = changes.iter().map(|change| Some(change.units?.p_value)).collect();
+    for (change, is_certain) in changes.iter_mut().zip(holm(&p_values, level)) {
+        change.is_certain &= is_certain || change.units.is_none();
     }
 }
 
@@ -300,14 +395,102 @@ pub(crate) fn halts<'a>(cells: impl Iterator<Item = (String, &'a ExitStats)>) ->
     }
 }
 
+/// How two sides are compared.
+struct Sides {
+    per_10_000: u64,
+    by: ComparedBy,
+}
+
+enum ComparedBy {
+    /// Recordings, in this order.
+    Units(UnitOrder),
+    /// Blocks of time: how often each of before and of after is drawn, for every resample.
+    Blocks([Vec<Vec<u32>>; 2]),
+}
+
+impl Sides {
+    fn of(before: &Diff, after: &Diff, per_10_000: u64) -> Sides {
+        let sides = [before, after];
+        let by = match sides.iter().all(|side| side.units.len() > 1) {
+            true => ComparedBy::Units(after.order_against(before)),
+            false => {
+                let mut bootstrap = Bootstrap::default();
+                ComparedBy::Blocks(sides.map(|side| bootstrap.draw(&side.recordings)))
+            }
+        };
+        Sides { per_10_000, by }
+    }
+
+    fn level(&self) -> f64 {
+        1.0 - self.per_10_000 as f64 / 10_000.0
+    }
+
+    /// Every measure of a reason.
+    fn compare(&self, old: &Side<'_>, new: &Side<'_>) -> Vec<MeasureChange> {
+        let enough_lengths = old.timed() >= FEWEST_EXITS && new.timed() >= FEWEST_EXITS;
+        let is_enough = |measure| {
+            let of_lengths = matches!(measure, DiffMeasure::Mean | DiffMeasure::P50 | DiffMeasure::P99);
+            enough_lengths || !of_lengths
+        };
+        let order = match &self.by {
+            ComparedBy::Units(order) => order,
+            ComparedBy::Blocks(draws) => return by_blocks(old, new, draws, self.per_10_000, is_enough),
+        };
+        let pooled = [old, new].map(|side| side.measure(|_| 1));
+        let figures = [old, new].map(Side::of_units);
+        let change = |(at, measure): (usize, DiffMeasure)| {
+            let of = |side: usize| -> Option<Vec<f64>> { figures[side].iter().map(|unit| unit[at]).collect() };
+            let change = of(0).zip(of(1)).filter(|_| is_enough(measure));
+            let change = change.and_then(|(before, after)| UnitChange::of(order, &before, &after, self.level()));
+            let lacks = || MeasureChange::of_blocks(measure, pooled[0][at], pooled[1][at], None);
+            change.map_or_else(lacks, |change| MeasureChange::of_units(measure, change))
+        };
+        DiffMeasure::ALL.into_iter().enumerate().map(change).collect()
+    }
+
+    /// What goes with the cost of all exits, as far as every recording tells it.
+    fn beside_cost(&self, old: &Side<'_>, new: &Side<'_>) -> Vec<MeasureChange> {
+        use DiffMeasure::{CostOfGuest, CostOfWork, Guest, Steal};
+        let figure = |measure, side: &Side<'_>, at: usize| {
+            let (range, unit) = (&side.diff.recordings[at], &side.diff.units[at]);
+            let cost = side.cells[range.clone()].iter().fold(0, |sum: u64, cell| sum.saturating_add(cell.cost().0));
+            let time = side.durations[range.clone()].iter().sum::<u64>();
+            let (value, by) = match measure {
+                CostOfGuest => (cost as f64 * 1e9, unit.guest.0 as f64),
+                CostOfWork => (cost as f64 * 1e3, unit.work?),
+                Guest => (unit.guest.0 as f64 * 1e9, time as f64),
+                Steal => (unit.steal?.0 as f64 * 1e9, time as f64),
+                _ => return None,
+            };
+            let is_known = by > 0.0 && (measure != Guest || unit.guest > Nanos::ZERO);
+            is_known.then(|| value / by)
+        };
+        let of = |measure, side: &Side<'_>| -> Option<Vec<f64>> {
+            (0..side.diff.units.len()).map(|at| figure(measure, side, at)).collect()
+        };
+        let change = |measure| {
+            let (before, after) = (of(measure, old)?, of(measure, new)?);
+            if let ComparedBy::Units(order) = &self.by {
+                let change = UnitChange::of(order, &before, &after, self.level())?;
+                return Some(MeasureChange::of_units(measure, change));
+            }
+            let mean = |values: &[f64]| Some((values.iter().sum::<f64>() / values.len() as f64).round() as u64);
+            let known = !before.is_empty() && !after.is_empty();
+            known.then(|| MeasureChange::of_blocks(measure, mean(&before), mean(&after), None))
+        };
+        [CostOfGuest, CostOfWork, Guest, Steal].into_iter().filter_map(change).collect()
+    }
+}
+
 /// One reason's cells on one side, a block each.
-struct Side {
+struct Side<'a> {
+    diff: &'a Diff,
     durations: Vec<u64>,
     cells: Vec<ExitStats>,
 }
 
-impl Side {
-    fn of(blocks: &[DiffBlock], reason: Option<&str>, without: &[String]) -> Side {
+impl Side<'_> {
+    fn of<'a>(diff: &'a Diff, reason: Option<&str>, without: &[String]) -> Side<'a> {
         let cell = |block: &DiffBlock| {
             block.of(reason, without).fold(ExitStats::default(), |mut all, cell| {
                 all.merge(cell);
@@ -315,9 +498,17 @@ impl Side {
             })
         };
         Side {
-            durations: blocks.iter().map(|block| block.duration).collect(),
-            cells: blocks.iter().map(cell).collect(),
+            diff,
+            durations: diff.blocks.iter().map(|block| block.duration).collect(),
+            cells: diff.blocks.iter().map(cell).collect(),
         }
+    }
+
+    /// Every measure of each recording.
+    fn of_units(&self) -> Vec<[Option<f64>; 5]> {
+        let of =
+            |range: &Range<usize>| self.measure(|at| u64::from(range.contains(&at))).map(|of| of.map(|of| of as f64));
+        self.diff.recordings.iter().map(of).collect()
     }
 
     fn count(&self) -> u64 {
@@ -358,16 +549,17 @@ impl Side {
     }
 }
 
-fn compare(
-    old: &Side,
-    draws_old: &[Vec<u32>],
-    new: &Side,
-    draws_new: &[Vec<u32>],
+/// Every measure, by resamples of blocks.
+fn by_blocks(
+    old: &Side<'_>,
+    new: &Side<'_>,
+    draws: &[Vec<Vec<u32>>; 2],
     per_10_000: u64,
+    is_enough: impl Fn(DiffMeasure) -> bool,
 ) -> Vec<MeasureChange> {
     let (before, after) = (old.measure(|_| 1), new.measure(|_| 1));
     let mut spread: [Vec<i64>; 5] = Default::default();
-    for (old_times, new_times) in draws_old.iter().zip(draws_new) {
+    for (old_times, new_times) in draws[0].iter().zip(&draws[1]) {
         let resampled_old = old.measure(|at| u64::from(old_times[at]));
         let resampled_new = new.measure(|at| u64::from(new_times[at]));
         for (spread, (old, new)) in spread.iter_mut().zip(resampled_old.into_iter().zip(resampled_new)) {
@@ -376,14 +568,11 @@ fn compare(
             }
         }
     }
-    let enough_lengths = old.timed() >= FEWEST_EXITS && new.timed() >= FEWEST_EXITS;
     let measured = DiffMeasure::ALL.into_iter().zip(before).zip(after).zip(spread);
     measured
         .map(|(((measure, before), after), spread)| {
-            let of_lengths = matches!(measure, DiffMeasure::Mean | DiffMeasure::P50 | DiffMeasure::P99);
-            let enough = enough_lengths || !of_lengths;
-            let interval = if enough { Interval::of(spread, per_10_000) } else { None };
-            MeasureChange { measure, before, after, interval }
+            let interval = if is_enough(measure) { Interval::of(spread, per_10_000) } else { None };
+            MeasureChange::of_blocks(measure, before, after, interval)
         })
         .collect()
 }
@@ -475,7 +664,7 @@ mod tests {
             (Some((-3, -1)), ChangeVerdict::Less),
         ] {
             let interval = interval.map(|(low, high)| Interval { low, high });
-            let change = MeasureChange { measure: DiffMeasure::Cost, before: Some(5), after: Some(6), interval };
+            let change = MeasureChange::of_blocks(DiffMeasure::Cost, Some(5), Some(6), interval);
             assert_eq!(change.verdict(), verdict, "{interval:?}");
         }
     }
@@ -576,6 +765,67 @@ mod tests {
         }
     }
 
+    /// Recordings with a cost each, in per mille of a second; with so much of the guest and of steal.
+    fn recorded(costs: &[u64], guest: u64, steal: u64) -> Diff {
+        let mut diff = Diff::default();
+        for cost in costs {
+            diff.add(vec![block(1_000_000_000, &[cost * 1_000_000], 0)]);
+            diff.describe(DiffUnit { guest: Nanos(guest), steal: Some(Nanos(steal)), ..DiffUnit::default() });
+        }
+        diff
+    }
+
+    #[test]
+    fn with_several_recordings_a_side_these_are_the_units_and_not_blocks() {
+        let (before, after) = (recorded(&[100, 110, 90], 500_000_000, 0), recorded(&[150, 160, 140], 500_000_000, 0));
+        let row = &after.total_against(&before, 9_500);
+        let cost = row.change(DiffMeasure::Cost).unwrap();
+        // The geometric means, of parts per billion.
+        assert_eq!([cost.before, cost.after], [Some(99_665_549), Some(149_777_448)]);
+        let units = cost.units.unwrap();
+        assert_eq!(units.order, crate::UnitOrderKind::Unknown);
+        assert!(cost.verdict() == ChangeVerdict::More && units.p_value < 0.01, "{units:?}");
+        let (low, high) = (cost.interval.unwrap().low, cost.interval.unwrap().high);
+        assert!(0 < low && low < 50_111_899 && 50_111_899 < high, "{low} {high}");
+        let of_guest = row.change(DiffMeasure::CostOfGuest).unwrap();
+        assert_eq!([of_guest.before, of_guest.after], [Some(199_331_099), Some(299_554_895)]);
+        assert_eq!(row.change(DiffMeasure::CostOfWork), None, "nobody said how much work it was");
+        assert_eq!(row.change(DiffMeasure::Guest).map(MeasureChange::verdict), Some(ChangeVerdict::Unclear));
+        assert_eq!(row.change(DiffMeasure::Steal).map(MeasureChange::verdict), Some(ChangeVerdict::Unclear));
+        // A single recording on a side is compared by blocks, of which there are too few here.
+        let one = recorded(&[150], 500_000_000, 0).total_against(&before, 9_500);
+        assert!(one.changes.iter().all(|change| change.units.is_none() && change.interval.is_none()), "{one:?}");
+    }
+
+    #[test]
+    fn of_many_reasons_none_differs_by_chance() {
+        let mut state = 7u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state >> 40
+        };
+        let mut side = || {
+            let mut diff = Diff::default();
+            for _ in 0..4 {
+                let groups = (0..40).map(|reason| {
+                    let parts = spent(TimePart::Kernel, 1_000_000 + (0..4).map(|_| random() % 1_000_000).sum::<u64>());
+                    (format!("{reason}"), ExitStats { count: 10, timed: 10, parts, ..ExitStats::default() })
+                });
+                diff.add(vec![DiffBlock { duration: 1_000_000_000, groups: groups.collect() }]);
+            }
+            diff
+        };
+        let mut found = [0, 0];
+        for _ in 0..40 {
+            let (before, after) = (side(), side());
+            let rows = after.against(&before, 9_500);
+            let costs = || rows.iter().filter_map(|row| row.change(DiffMeasure::Cost));
+            found[0] += usize::from(costs().any(|cost| cost.verdict() != ChangeVerdict::Unclear));
+            found[1] += usize::from(costs().any(|cost| cost.way() != ChangeVerdict::Unclear));
+        }
+        assert!(found[0] <= 6 && found[1] >= 25, "corrected {}, and not corrected {} of 40", found[0], found[1]);
+    }
+
     #[test]
     fn costliest_reasons_come_first_after_all_together() {
         let block = |costs: [(&str, u64); 3]| DiffBlock {
@@ -599,7 +849,7 @@ mod tests {
     fn a_side_of_many_hosts_has_as_many_blocks_as_an_interval_can_bear() {
         let blocks = |units: usize, each: u64| {
             let unit = || (1..=each).map(|duration| block(duration, &[7], 0)).collect();
-            let side = fleet::side((0..units).map(|_| unit()).collect());
+            let side = fleet::side((0..units).map(|_| (None, unit())).collect());
             (side.recordings, side.blocks.iter().map(|block| block.duration).collect::<Vec<_>>())
         };
         let (recordings, durations) = blocks(1, 4);

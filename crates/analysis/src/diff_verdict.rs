@@ -5,6 +5,8 @@
 //! both sides ────────┬─ of other machines, or only one tells steal ─► cannot tell
 //! cost of all exits ─┼─ no exits, no lengths, too few blocks ─► cannot tell
 //!                    ├─ what was lost may decide it ─► cannot tell
+//!                    ├─ one side was recorded first, and a drift may be what differs ─► cannot tell
+//!                    ├─ of vCPU time and of the work it changed otherwise, or less of it beside more steal ─► undecided
 //!                    ├─ its interval excludes zero ─► worse, better; and the largest certain change of a reason the same way
 //!                    │                                of one recording on a side: these recordings differ
 //!                    ├─ every figure is the same ─► same
@@ -12,7 +14,7 @@
 //! ```
 
 use crate::threshold::{LOST, are_most_timed, with_lost};
-use crate::{ChangeVerdict, DiffMeasure, DiffRow, FEWEST_RECORDINGS, MeasureChange};
+use crate::{ChangeVerdict, DiffMeasure, DiffRow, FEWEST_RECORDINGS, MeasureChange, UnitOrderKind};
 use exitscope_stats::Interval;
 use std::collections::BTreeSet;
 
@@ -25,6 +27,8 @@ pub enum DiffState {
     Better,
     /// It rose, or fell, between two recordings; whether anything else than the next run would have changed it, nobody knows.
     RecordingsDiffer,
+    /// What goes with the cost says otherwise: see [`DiffVerdict::work`] and [`DiffVerdict::is_starved`].
+    Undecided,
     /// Chance may have made the difference.
     NoClearDifference,
     /// Every figure is the same on both sides.
@@ -48,6 +52,10 @@ pub enum NotCompared {
     Steal,
     /// Records were lost, or exits have no length, and were these like the others, it would come out otherwise.
     Losses,
+    /// All of one side were recorded first, and what they cost drifts from one recording to the next.
+    Drift,
+    /// All of one side were recorded first; the sides differ by no more than a drift that so few recordings would not show.
+    InOrder,
 }
 
 /// One side, as far as it decides whether anything can be said of a change.
@@ -74,12 +82,22 @@ pub struct DiffVerdict {
     pub cost: Option<MeasureChange>,
     /// How many there are.
     pub rate: Option<MeasureChange>,
+    /// What they cost of the work that is known, or else of the time that guests ran.
+    pub work: Option<MeasureChange>,
+    /// Whether the cost fell while steal rose and guests ran less, as far as that is known.
+    pub is_starved: bool,
+    /// What else certainly changed the other way than the cost.
+    pub against: Vec<MeasureChange>,
     /// The reason whose cost certainly changed the same way, and most of those; and its part of the change of all, which is
     /// more than one where others changed the other way.
     pub largest: Option<(String, f64)>,
-    /// A change of the cost as large as this would have been clear, in nanoseconds per second: how far its interval reaches from
-    /// the change that was found.
+    /// A change of the cost as large as this would have been clear, in nanoseconds per second: of several recordings a side, in 80 of
+    /// 100 repetitions; otherwise, how far its interval reaches from the change that was found.
     pub least_clear: Option<u64>,
+    /// Recordings a side that tell a change as large as the one seen from chance, in 80 of 100 repetitions.
+    pub needed: Option<usize>,
+    /// In which order the sides were recorded; `None` with one recording on a side.
+    pub order: Option<UnitOrderKind>,
     /// The architectures or hypervisors that differ so that reasons are not the same.
     pub unlike: Option<(String, String)>,
     /// Recordings of the side that has fewer.
@@ -95,6 +113,12 @@ impl DiffVerdict {
         let (unlike, recordings) =
             (unlike(sides), sides.map(|side| side.recordings.len()).into_iter().min().unwrap_or(0));
         let with_lost = sides.map(|side| with_lost(side.lost.0, side.lost.1));
+        let work =
+            [DiffMeasure::CostOfWork, DiffMeasure::CostOfGuest].into_iter().find_map(|of| all.change(of).copied());
+        let way = |of| all.change(of).map(MeasureChange::way);
+        let is_starved = way(DiffMeasure::Cost) == Some(ChangeVerdict::Less)
+            && way(DiffMeasure::Steal) == Some(ChangeVerdict::More)
+            && matches!(way(DiffMeasure::Guest), None | Some(ChangeVerdict::Less));
         let state = match state(all, rows, cost) {
             state @ DiffState::CannotTell(_) => state,
             _ if unlike.is_some() => DiffState::CannotTell(NotCompared::Unlike),
@@ -103,7 +127,12 @@ impl DiffVerdict {
                 DiffState::CannotTell(NotCompared::Losses)
             }
             DiffState::Worse | DiffState::Better if recordings < FEWEST_RECORDINGS => DiffState::RecordingsDiffer,
-            state => state,
+            state => with_order(cost, with_work(state, work, is_starved)),
+        };
+        let against = match state {
+            DiffState::Worse => against(all, ChangeVerdict::Less),
+            DiffState::Better => against(all, ChangeVerdict::More),
+            _ => Vec::new(),
         };
         let largest = match (cost.map(|cost| cost.verdict()), state) {
             (Some(way), DiffState::Worse | DiffState::Better | DiffState::RecordingsDiffer) => {
@@ -111,12 +140,30 @@ impl DiffVerdict {
             }
             _ => None,
         };
+        let units = cost.and_then(|cost| cost.units);
         let reach = |change: MeasureChange| {
+            if let Some(units) = change.units {
+                return Some(units.least.ceil() as u64);
+            }
             let (by, interval) = (by(change)?, change.interval?);
             let reach = (i128::from(interval.high) - by).max(by - i128::from(interval.low));
             u64::try_from(reach).ok()
         };
-        DiffVerdict { state, cost, rate, largest, least_clear: cost.and_then(reach), unlike, recordings, with_lost }
+        DiffVerdict {
+            state,
+            cost,
+            rate,
+            work,
+            is_starved,
+            against,
+            largest,
+            least_clear: cost.and_then(reach),
+            needed: units.and_then(|units| units.needed),
+            order: units.map(|units| units.order),
+            unlike,
+            recordings,
+            with_lost,
+        }
     }
 
     /// What may be said of a change of a row. What differs between two recordings may differ between any two.
@@ -147,6 +194,12 @@ impl DiffVerdict {
             DiffState::CannotTell(NotCompared::TooShort) => {
                 Some("there are too few exits, or too short recordings, for a confidence interval")
             }
+            DiffState::CannotTell(NotCompared::Drift | NotCompared::InOrder) => {
+                Some("all of one side was recorded first, and a drift may be what differs: record the sides in turns")
+            }
+            DiffState::Undecided => {
+                Some("what exits cost of vCPU time, and steal or the work that was done, contradict")
+            }
             _ if self.recordings < FEWEST_RECORDINGS => Some(
                 "one recording does not say how runs differ without any change: give each side several (--before, --after)",
             ),
@@ -167,6 +220,8 @@ fn with_hidden(row: &DiffRow, change: &MeasureChange, with_lost_records: [f64; 2
             DiffMeasure::Cost if timed == 0 && count > 0 => return None,
             DiffMeasure::Cost => with_lost(count.saturating_sub(timed), timed) * with_lost_records[at],
             DiffMeasure::Rate => with_lost_records[at],
+            // Losses hide of the guest's time and of steal what they hide of the cost.
+            DiffMeasure::CostOfGuest | DiffMeasure::CostOfWork | DiffMeasure::Guest | DiffMeasure::Steal => 1.0,
             DiffMeasure::Mean | DiffMeasure::P50 | DiffMeasure::P99 if are_timed() => 1.0,
             DiffMeasure::Mean | DiffMeasure::P50 | DiffMeasure::P99 => return None,
         };
@@ -179,7 +234,7 @@ fn with_hidden(row: &DiffRow, change: &MeasureChange, with_lost_records: [f64; 2
 /// Whether a change would be judged otherwise with what is hidden of it.
 fn is_hidden(row: &DiffRow, change: &MeasureChange, with_lost_records: [f64; 2]) -> bool {
     let interval = with_hidden(row, change, with_lost_records);
-    MeasureChange { interval, ..*change }.verdict() != change.verdict()
+    change.moved_to(interval).verdict() != change.verdict()
 }
 
 /// The architectures, or hypervisors, that differ. A trace that does not say its architecture gives its beginning.
@@ -214,6 +269,37 @@ fn state(all: &DiffRow, rows: &[DiffRow], cost: Option<MeasureChange>) -> DiffSt
     }
 }
 
+/// What the cost of the work makes of a state: both must have changed the same way. More steal is no reason for less cost that anybody
+/// wants.
+fn with_work(state: DiffState, work: Option<MeasureChange>, is_starved: bool) -> DiffState {
+    let work = work.map(|work| work.verdict()).filter(|work| *work != ChangeVerdict::TooFew);
+    match (state, work) {
+        (DiffState::Better, _) if is_starved => DiffState::Undecided,
+        (DiffState::Worse, None | Some(ChangeVerdict::More))
+        | (DiffState::Better, None | Some(ChangeVerdict::Less)) => state,
+        (DiffState::Worse | DiffState::Better, _) => DiffState::Undecided,
+        (DiffState::NoClearDifference, Some(ChangeVerdict::More | ChangeVerdict::Less)) => DiffState::Undecided,
+        _ => state,
+    }
+}
+
+/// What the order of the recordings makes of it: where a side came first, what differs by more than chance may be a drift.
+fn with_order(cost: Option<MeasureChange>, state: DiffState) -> DiffState {
+    let units = cost.and_then(|cost| cost.units).filter(|units| units.order == UnitOrderKind::InOrder);
+    match (units, state) {
+        (Some(units), DiffState::NoClearDifference | DiffState::Undecided) if units.differs_unordered => {
+            DiffState::CannotTell(if units.drifts { NotCompared::Drift } else { NotCompared::InOrder })
+        }
+        _ => state,
+    }
+}
+
+/// How many exits there are and how long they take, where that certainly changed this way.
+fn against(all: &DiffRow, way: ChangeVerdict) -> Vec<MeasureChange> {
+    let measures = [DiffMeasure::Rate, DiffMeasure::P50, DiffMeasure::P99];
+    measures.into_iter().filter_map(|of| all.change(of).copied()).filter(|change| change.verdict() == way).collect()
+}
+
 /// After minus before.
 fn by(change: MeasureChange) -> Option<i128> {
     Some(i128::from(change.after?) - i128::from(change.before?))
@@ -231,11 +317,12 @@ fn largest(rows: &[DiffRow], way: ChangeVerdict, of: Option<i128>) -> Option<(St
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::UnitChange;
 
     /// Cost on both sides, and its interval; as many exits a second as it costs.
     fn row(reason: Option<&str>, before: u64, after: u64, interval: Option<(i64, i64)>) -> DiffRow {
         let interval = interval.map(|(low, high)| Interval { low, high });
-        let change = |measure| MeasureChange { measure, before: Some(before), after: Some(after), interval };
+        let change = |measure| MeasureChange::of_blocks(measure, Some(before), Some(after), interval);
         DiffRow {
             reason: reason.map(str::to_string),
             without: Vec::new(),
@@ -351,6 +438,35 @@ mod tests {
         // The one that chance may explain is not named, however large it is.
         let found = several(&all, &rows[2..]);
         assert_eq!((found.state, found.largest), (DiffState::Worse, None));
+    }
+
+    #[test]
+    fn where_one_side_came_first_a_drift_may_be_what_differs() {
+        use UnitOrderKind::{InOrder, InTurns};
+        let of = |order, drifts, differs_unordered, interval: (i64, i64)| {
+            let interval = Interval { low: interval.0, high: interval.1 };
+            let (typical, p_value, least, needed) = ((100.0, 180.0), 0.2, 90.0, Some(7));
+            let units = UnitChange { order, typical, interval, p_value, least, needed, drifts, differs_unordered };
+            let mut all = row(None, 100, 180, Some((interval.low, interval.high)));
+            for change in &mut all.changes {
+                change.units = Some(units);
+                change.is_certain &= !drifts;
+            }
+            several(&all, &[])
+        };
+        for (order, drifts, differs, interval, state) in [
+            (InOrder, false, true, (20, 140), DiffState::Worse),
+            (InOrder, true, true, (20, 140), DiffState::CannotTell(NotCompared::Drift)),
+            (InOrder, false, true, (-20, 140), DiffState::CannotTell(NotCompared::InOrder)),
+            (InOrder, true, false, (-20, 140), DiffState::NoClearDifference),
+            (InTurns, false, true, (-20, 140), DiffState::NoClearDifference),
+        ] {
+            let verdict = of(order, drifts, differs, interval);
+            assert_eq!(verdict.state, state, "{order:?} {drifts} {differs} {interval:?}");
+            assert_eq!((verdict.least_clear, verdict.needed, verdict.order), (Some(90), Some(7), Some(order)));
+            let is_judged = matches!(state, DiffState::Worse | DiffState::NoClearDifference);
+            assert_eq!(verdict.unjudged().is_none(), is_judged, "limits obey");
+        }
     }
 
     #[test]

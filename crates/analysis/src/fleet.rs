@@ -1,15 +1,13 @@
 //! Many recordings of many hosts: sides of a comparison, and who stands out.
 
 use crate::diff::{Diff, DiffBlock};
+use crate::units::DiffUnit;
 
 /// Blocks of a side at most: those of one host that follow one another are taken together until no more are left. Bounds
 /// what an interval takes.
 const BLOCKS: usize = 512;
 
-/// Values from which on it can be said who stands out; and hosts of a side from which on a difference can be called certain.
-/// A bootstrap that draws from two hosts draws the same one twice every other time, so that its intervals are too narrow: with
-/// two on a side that differ among themselves, three of ten comparisons of the same with the same find a difference, at a
-/// confidence of 99 %. With five, one of sixteen does: the tests measure it.
+/// Values from which on it can be said who stands out.
 pub const FEWEST: usize = 5;
 
 /// What stands out: a modified z-score of more (Iglewicz and Hoaglin 1993; NIST/SEMATECH e-Handbook of Statistical Methods,
@@ -17,24 +15,26 @@ pub const FEWEST: usize = 5;
 pub const STANDS_OUT: f64 = 3.5;
 
 /// A side of a comparison: what is drawn as a whole (a host, or a recording of one), with its blocks of time.
-pub fn side(units: Vec<Vec<DiffBlock>>) -> Diff {
+/// Each with the name by which it has a counterpart on the other side, if it may have one.
+pub fn side(units: Vec<(Option<String>, Vec<DiffBlock>)>) -> Diff {
     let units = at_most(units, BLOCKS);
     let each = (BLOCKS / units.len().max(1)).max(1);
     let mut side = Diff::default();
-    for blocks in units {
+    for (pair, blocks) in units {
         let group = blocks.len().div_ceil(each).max(1);
         side.add(blocks.chunks(group).map(|blocks| merged(blocks.iter())).collect());
+        side.describe(DiffUnit { pair, ..DiffUnit::default() });
     }
     side
 }
 
 /// Units, some of them put together if there are more.
-fn at_most(units: Vec<Vec<DiffBlock>>, most: usize) -> Vec<Vec<DiffBlock>> {
+fn at_most(units: Vec<(Option<String>, Vec<DiffBlock>)>, most: usize) -> Vec<(Option<String>, Vec<DiffBlock>)> {
     let group = units.len().div_ceil(most).max(1);
     if group == 1 {
         return units;
     }
-    units.chunks(group).map(|units| vec![merged(units.iter().flatten())]).collect()
+    units.chunks(group).map(|units| (None, vec![merged(units.iter().flat_map(|unit| &unit.1))])).collect()
 }
 
 fn merged<'a>(blocks: impl Iterator<Item = &'a DiffBlock>) -> DiffBlock {
@@ -73,6 +73,8 @@ mod tests {
     use crate::ExitStats;
     use crate::test_exits::spent;
     use exitscope_model::TimePart;
+    use rand::{Rng, SeedableRng};
+    use rand_pcg::Pcg64Mcg;
 
     #[test]
     fn scores_are_as_worked_out_by_hand() {
@@ -103,50 +105,65 @@ mod tests {
         }
     }
 
-    /// The share of comparisons of the same with the same that find a difference in cost, with so many hosts on a side which
-    /// differ among themselves, at the confidence that `fleet report` has by default.
-    fn false_alarms(hosts: usize) -> f64 {
-        const TRIES: usize = 150;
-        let mut state = 0x9e37_79b9_7f4a_7c15u64;
-        let mut random = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state % 10_000
-        };
-        let mut units = || {
-            let mut host = || {
-                // A sum of uniform numbers is nearly normal: hosts differ by some 20 %, stretches of time by a few.
-                let own = 60_000 + (0..8).map(|_| random()).sum::<u64>();
-                let block = |kernel: u64| DiffBlock {
-                    duration: 1_000_000_000,
-                    groups: [(
-                        "msr".to_string(),
-                        ExitStats {
-                            count: 100,
-                            timed: 100,
-                            parts: spent(TimePart::Kernel, kernel),
-                            ..ExitStats::default()
-                        },
-                    )]
-                    .into(),
-                };
-                (0..16).map(|_| block(own + random() / 4)).collect::<Vec<_>>()
+    /// Hosts that differ among themselves by some 20 %, each recorded twice: by how much the second time costs more, and how much that
+    /// differs from host to host, in per cent. Each with its name.
+    fn hosts(count: usize, more: f64, seed: u64) -> [Vec<(Option<String>, Vec<DiffBlock>)>; 2] {
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        let own: Vec<f64> = (0..count).map(|_| 0.2 * normal(&mut random)).collect();
+        [0.0, more].map(|more| {
+            let unit = |(at, own): (usize, &f64)| {
+                let kernel = 1e8 * (own + more + 0.03 * normal(&mut random)).exp();
+                let parts = spent(TimePart::Kernel, kernel as u64);
+                let cell = ExitStats { count: 100, timed: 100, parts, ..ExitStats::default() };
+                let block = DiffBlock { duration: 1_000_000_000, groups: [("msr".to_string(), cell)].into() };
+                (Some(at.to_string()), vec![block])
             };
-            (0..hosts).map(|_| host()).collect::<Vec<_>>()
+            own.iter().enumerate().map(unit).collect()
+        })
+    }
+
+    /// Nearly normal: a sum of uniform numbers.
+    fn normal(random: &mut Pcg64Mcg) -> f64 {
+        (0..12).map(|_| random.random_range(0.0..1.0)).sum::<f64>() - 6.0
+    }
+
+    /// Of 200 fleets, those of which the cost of all exits certainly changed.
+    fn told(make: impl Fn(u64) -> [Vec<(Option<String>, Vec<DiffBlock>)>; 2]) -> usize {
+        let is_told = |rows: &[crate::DiffRow]| {
+            let verdict = rows[0].changes[0].verdict();
+            matches!(verdict, crate::ChangeVerdict::More | crate::ChangeVerdict::Less)
         };
-        let differs = |rows: &[crate::DiffRow]| {
-            let cost = rows[0].changes.iter().find(|change| change.measure == crate::DiffMeasure::Cost).unwrap();
-            matches!(cost.verdict(), crate::ChangeVerdict::More | crate::ChangeVerdict::Less)
-        };
-        let found = (0..TRIES).filter(|_| differs(&side(units()).against(&side(units()), 9_900))).count();
-        found as f64 / TRIES as f64
+        let fleets = (0..200).map(|seed| make(seed).map(side));
+        fleets.filter(|[before, after]| is_told(&after.against(before, 9_500))).count()
     }
 
     #[test]
-    fn two_hosts_a_side_find_differences_that_are_not_there_more_than_twice_as_often_as_the_fewest_that_may() {
-        let (two, fewest) = (false_alarms(2), false_alarms(FEWEST));
-        assert!(two > 0.15 && fewest < two / 2.0, "{two} {fewest}");
+    fn hosts_that_only_differ_among_themselves_are_told_apart_no_oftener_than_said() {
+        for count in [2, 3, 6, 10] {
+            let same = told(|seed| hosts(count, 0.0, seed));
+            let other = told(|seed| {
+                [hosts(count, 0.0, seed)[0].clone(), named_otherwise(hosts(count, 0.0, seed + 999)[0].clone())]
+            });
+            assert!(same <= 18 && other <= 18, "{count} hosts: {same} and {other} of 200");
+        }
+    }
+
+    fn named_otherwise(units: Vec<(Option<String>, Vec<DiffBlock>)>) -> Vec<(Option<String>, Vec<DiffBlock>)> {
+        units.into_iter().map(|(name, blocks)| (name.map(|name| format!("other {name}")), blocks)).collect()
+    }
+
+    #[test]
+    fn hosts_that_are_on_both_sides_are_compared_with_themselves() {
+        let [before, after] = hosts(6, 0.07, 1);
+        let rows = side(after.clone()).against(&side(before.clone()), 9_500);
+        assert_eq!(rows[0].changes[0].units.unwrap().order, crate::UnitOrderKind::Pairs);
+        let (six, eight) = (told(|seed| hosts(6, 0.07, seed)), told(|seed| hosts(8, 0.07, seed)));
+        assert!(six >= 130 && eight >= 180, "{six} and {eight} of 200");
+        let others = told(|seed| {
+            let [before, after] = hosts(8, 0.07, seed);
+            [before, named_otherwise(after)]
+        });
+        assert!(others < 30, "hosts of two names have nothing in common: {others} of 200");
     }
 
     #[test]
@@ -161,7 +178,7 @@ mod tests {
         for units in [1, 3, 700] {
             let unit = |at: u64| (0..40).map(|n| block(n + at % 2)).collect::<Vec<_>>();
             let count: u64 = (0..units).map(|at| 40 * 39 / 2 + 40 * (at % 2)).sum();
-            let side = side((0..units).map(unit).collect());
+            let side = side((0..units).map(|at| (None, unit(at))).collect());
             let rows = side.against(&Diff::default(), 9_500);
             assert_eq!(rows[0].counts, (0, count), "{units} units");
         }

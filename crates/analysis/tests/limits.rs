@@ -264,7 +264,7 @@ fn changes() -> Vec<DiffRow> {
         changes: DiffMeasure::ALL
             .map(|measure| {
                 let interval = Some(Interval { low, high });
-                MeasureChange { measure, before: Some(before), after: Some(after), interval }
+                MeasureChange::of_blocks(measure, Some(before), Some(after), interval)
             })
             .to_vec(),
     };
@@ -275,12 +275,8 @@ fn changes() -> Vec<DiffRow> {
     rows[2].changes[4].interval = None;
     rows[2].changes.remove(3);
     // Only the median fell.
-    rows[0].changes[3] = MeasureChange {
-        measure: DiffMeasure::P50,
-        before: Some(400),
-        after: Some(300),
-        interval: Some(Interval { low: -120, high: -40 }),
-    };
+    let fell = Some(Interval { low: -120, high: -40 });
+    rows[0].changes[3] = MeasureChange::of_blocks(DiffMeasure::P50, Some(400), Some(300), fell);
     rows
 }
 

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Confidence of intervals, in per cent, unless told otherwise.
-pub const CONFIDENCE: f64 = 99.0;
+pub const CONFIDENCE: f64 = 95.0;
 
 /// Shows where virtual machines lose time in VM exits
 #[derive(Debug, Parser)]
@@ -426,8 +426,12 @@ pub struct DiffArgs {
     pub after: Vec<PathBuf>,
     #[command(flatten)]
     pub select: SelectArgs,
-    /// Confidence of the intervals in per cent, 50 to 99.9; with many reasons, 95 gives false verdicts too
-    /// often
+    /// Work that was done in each recording of either side, as in 120000,118000: requests, transactions; the verdict then takes what
+    /// exits cost for each [default: the time that guests ran]
+    #[arg(long, value_name = "BEFORE,AFTER", value_parser = parse_work)]
+    pub work: Option<(f64, f64)>,
+    /// Confidence in per cent, 50 to 99.9: of each interval; with several recordings a side, also of the verdict, and of all verdicts
+    /// on the reasons' cost together
     #[arg(long, value_name = "PERCENT", default_value_t = CONFIDENCE, value_parser = parse_confidence)]
     pub confidence: f64,
     /// Show at most this many reasons, or `all` [default: in text 10 of those with 1 % of the cost or more, all in JSON]
@@ -435,7 +439,7 @@ pub struct DiffArgs {
     pub top: Option<usize>,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
-    pub format: EventsFormat,
+    pub format: DiffFormat,
     /// Write one self-contained HTML page to this file instead
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     pub html: Option<PathBuf>,
@@ -633,7 +637,7 @@ pub enum FleetCommand {
     /// Report what differs between kernels, hosts or weeks, outlying hosts, and the most frequent advice
     ///
     /// Each kernel (or host, …) is compared with the one named by --against, among VMs of the same shape: CPU model, and
-    /// number of vCPUs. Differences have confidence intervals over hosts, and over stretches of time within each.
+    /// number of vCPUs. Differences have confidence intervals over hosts; those on both sides are compared with themselves.
     Report(FleetReportArgs),
 }
 
@@ -1124,7 +1128,7 @@ pub enum LabFormat {
 }
 
 /// The processes whose exits are recorded or counted.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct ProcessArgs {
     /// Only this process; several with commas [default: every virtual machine's]
     #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["vm", "all"])]
@@ -1138,13 +1142,20 @@ pub struct ProcessArgs {
     pub all: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct RecordArgs {
     #[command(flatten)]
     pub whose: ProcessArgs,
     /// For how long, like 10s; a number alone is in seconds [default: until the command ends, or Ctrl-C]
     #[arg(long = "for", value_name = "LENGTH", value_parser = parse_seconds)]
     pub length: Option<Nanos>,
+    /// Record so many times, each --for so long or as long as the command runs: perf.1.data, perf.2.data, … (one side of `diff` needs
+    /// several)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub repeat: Option<u32>,
+    /// From the beginning of one recording of --repeat to that of the next [default: they follow one another]
+    #[arg(long, value_name = "LENGTH", requires = "repeat", value_parser = parse_seconds)]
+    pub every: Option<Nanos>,
     /// The file; an existing one is kept as FILE.old
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     pub output: PathBuf,
@@ -1318,6 +1329,16 @@ pub enum ReportFormat {
     Csv,
     /// With --view gang: what the gang-exits script of 2015 prints (perf script -s gang_exits.py), counted by its rule
     Script,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DiffFormat {
+    /// For a person
+    Text,
+    /// For a script; `exitscope docs` prints the schemas
+    Json,
+    /// For a comment on a change: what text has, with tables that GitHub and GitLab show
+    Markdown,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -1495,6 +1516,12 @@ fn parse_seed(text: &str) -> Result<u64, String> {
 fn parse_setting(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("a key, =, and a value, like halt_poll_ns=50us")?;
     Ok((key.trim().to_string(), value.trim().to_string()))
+}
+
+fn parse_work(text: &str) -> Result<(f64, f64), String> {
+    let amount = |text: &str| text.trim().parse::<f64>().ok().filter(|work| work.is_finite() && *work > 0.0);
+    let work = text.split_once(',').and_then(|(before, after)| Some((amount(before)?, amount(after)?)));
+    work.ok_or_else(|| "two amounts of work above zero, as in 120000,118000".to_string())
 }
 
 fn parse_confidence(text: &str) -> Result<f64, String> {

@@ -1,6 +1,6 @@
 //! Texts of counts where traces are usual: `report`, `advise` and `diff` of what a monitor or a kernel counted.
 
-use crate::cli::{AdviseArgs, DiffArgs, EventsFormat, ReportArgs, ReportFormat, SelectArgs};
+use crate::cli::{AdviseArgs, DiffArgs, DiffFormat, EventsFormat, ReportArgs, ReportFormat, SelectArgs};
 use crate::terminal::terminal_style;
 use crate::views::ViewArg;
 use crate::{Outcome, write_json};
@@ -10,7 +10,7 @@ use exitscope_trace::Input;
 use exitscope_trace::counts::{is_counts, read};
 use exitscope_view::{
     CountedTexts, CountsComparison, CountsReport, Page, counts_advice_page, counts_comparison_page, counts_page,
-    write_page,
+    write_markdown, write_page,
 };
 use std::io::Write;
 
@@ -125,11 +125,16 @@ pub fn compare(args: &DiffArgs, [before, after]: [CountedFiles; 2], out: &mut dy
     check(&[
         ("a selection", selects(&args.select)),
         ("--top", args.top.is_some()),
+        ("--work", args.work.is_some()),
         ("--html", args.html.is_some()),
         ("--fail-on", !args.fail_on.is_empty()),
     ])?;
     let comparison = CountsComparison::of(&before.0, &after.0);
-    print(&comparison, args.format == EventsFormat::Json, counts_comparison_page, out)
+    if args.format == DiffFormat::Markdown {
+        write_markdown(&counts_comparison_page(&comparison), out)?;
+        return Ok(Outcome::Fine);
+    }
+    print(&comparison, args.format == DiffFormat::Json, counts_comparison_page, out)
 }
 
 fn print<T: serde::Serialize>(

@@ -1,6 +1,6 @@
 //! `exitscope diff`.
 
-use crate::cli::{CONFIDENCE, DiffArgs, EventsFormat};
+use crate::cli::{CONFIDENCE, DiffArgs, DiffFormat};
 use crate::counts::{self, CountedFiles};
 use crate::gates::Gates;
 use crate::html_output;
@@ -15,7 +15,7 @@ use exitscope_pipeline::{DiffSide, read_side};
 use exitscope_trace::Input;
 use exitscope_view::{
     Comparison, Coverage, DiffVerdictRow, EventKindsRow, ReasonComparison, SelectionRow, SideRow, comparison_page,
-    write_page,
+    write_markdown, write_page,
 };
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -29,6 +29,8 @@ struct DiffPlan {
     sides: [Vec<Input>; 2],
     exits: SelectedExits,
     confidence_percent: f64,
+    /// What was done in each recording of before and of after.
+    work: Option<(f64, f64)>,
     /// Reasons at most.
     top: usize,
 }
@@ -39,6 +41,10 @@ enum DiffOutput {
     Json,
     /// All reasons up to `top`, or those that weigh.
     Text {
+        is_short: bool,
+    },
+    /// The same.
+    Markdown {
         is_short: bool,
     },
 }
@@ -56,6 +62,7 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             html_output::write(&to, |out| write_result_page(&page, out))?;
         }
         DiffOutput::Json => write_json(&comparison, out)?,
+        DiffOutput::Markdown { is_short } => write_markdown(&comparison_page(&comparison, is_short), out)?,
         DiffOutput::Text { is_short } => write_page(&comparison_page(&comparison, is_short), terminal_style(), out)?,
     }
     Ok(gates.outcome())
@@ -69,7 +76,7 @@ enum DiffTask {
 
 /// What the flags ask for. Each is named, so that a new one has an effect.
 fn plan(args: &DiffArgs) -> anyhow::Result<DiffTask> {
-    let DiffArgs { a, b, before, after, select, confidence, top, format, html, fail_on } = args;
+    let DiffArgs { a, b, before, after, select, work, confidence, top, format, html, fail_on } = args;
     let [before, after] = files([(a, before), (b, after)])?;
     if let Some(to) = html {
         html_output::check(to, &[before.as_slice(), &after].concat())?;
@@ -87,17 +94,18 @@ fn plan(args: &DiffArgs) -> anyhow::Result<DiffTask> {
     let exits = SelectedExits::of(select, &all, &OutsideNames::default())?;
     let output = match (html, format) {
         (Some(to), _) => DiffOutput::Page(to.clone()),
-        (None, EventsFormat::Json) => DiffOutput::Json,
-        (None, EventsFormat::Text) => DiffOutput::Text { is_short: top.is_none() },
+        (None, DiffFormat::Json) => DiffOutput::Json,
+        (None, DiffFormat::Text) => DiffOutput::Text { is_short: top.is_none() },
+        (None, DiffFormat::Markdown) => DiffOutput::Markdown { is_short: top.is_none() },
     };
     let top = top.unwrap_or(usize::MAX);
-    Ok(DiffTask::Traces(Box::new(DiffPlan { sides, exits, confidence_percent: *confidence, top }), output))
+    Ok(DiffTask::Traces(Box::new(DiffPlan { sides, exits, confidence_percent: *confidence, work: *work, top }), output))
 }
 
 /// What the page of two traces shows, packed.
 pub fn data(before: Input, after: Input, access: RecordingAccess) -> anyhow::Result<Vec<u8>> {
     let (sides, exits) = ([vec![before], vec![after]], SelectedExits::all(access));
-    let plan = DiffPlan { sides, exits, confidence_percent: CONFIDENCE, top: usize::MAX };
+    let plan = DiffPlan { sides, exits, confidence_percent: CONFIDENCE, work: None, top: usize::MAX };
     let Sides { comparison, lengths, .. } = compare(&plan)?;
     let mut data = Vec::new();
     write_result_data(&ResultPage::Diff { diff: &comparison, lengths }, &mut data)?;
@@ -118,9 +126,12 @@ struct Sides {
 
 /// Compares the traces of both sides.
 fn compare(plan: &DiffPlan) -> anyhow::Result<Sides> {
-    let &DiffPlan { sides: [ref before, ref after], ref exits, confidence_percent, top } = plan;
+    let &DiffPlan { sides: [ref before, ref after], ref exits, confidence_percent, work, top } = plan;
     let SelectedExits { selection, options, .. } = exits;
-    let (before, after) = (read_side(before, selection, *options)?, read_side(after, selection, *options)?);
+    let (before, after) = (
+        read_side(before, selection, *options, work.map(|work| work.0))?,
+        read_side(after, selection, *options, work.map(|work| work.1))?,
+    );
     let per_10_000 = (confidence_percent * 100.0).round() as u64;
     let rows = after.diff.against(&before.diff, per_10_000);
     let total = after.diff.total_against(&before.diff, per_10_000);

@@ -20,6 +20,7 @@ use exitscope_record::{
 use exitscope_signals::{Workload, catch_signals, signalled};
 use exitscope_units::{Nanos, VmId};
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,36 @@ const MEASURE: Duration = Duration::from_millis(200);
 const MEASURE_EVERY: Duration = Duration::from_secs(10);
 
 pub fn run(args: &RecordArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    let Some(times) = args.repeat else { return record_once(args, out) };
+    if args.length.is_none() && args.command.is_empty() {
+        bail!("--repeat needs --for, or a command that ends: how long is each recording?");
+    }
+    let mut outcome = Outcome::Fine;
+    for number in 1..=times {
+        let began = Instant::now();
+        let args = RecordArgs { output: numbered(&args.output, number), repeat: None, ..args.clone() };
+        outcome = record_once(&args, out)?;
+        let next = Duration::from_nanos(args.every.map_or(0, |every| every.0));
+        while number < times && began.elapsed() < next && signalled().is_none() {
+            sleep(DRAIN_INTERVAL);
+        }
+        if signalled().is_some() {
+            break;
+        }
+    }
+    Ok(outcome)
+}
+
+/// `perf.data` is `perf.3.data`; of a name without an extension, `name` is `name.3`.
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    match path.extension() {
+        Some(extension) => path.with_extension(format!("{number}.{}", extension.to_string_lossy())),
+        None => path.with_extension(number.to_string()),
+    }
+}
+
+/// Makes one recording.
+fn record_once(args: &RecordArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     #[cfg(not(feature = "store"))]
     if args.store.is_some() {
         bail!(crate::NO_STORE);
@@ -174,4 +205,18 @@ fn finish(file: Recording, args: &RecordArgs, took: Duration) -> anyhow::Result<
         say!("no virtual machine had an exit; `exitscope doctor` shows what can be seen here");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recordings_of_a_series_are_numbered_before_their_extension() {
+        let of = |path: &str| numbered(Path::new(path), 3).display().to_string();
+        assert_eq!(
+            ["perf.data", "/a.b/x", "old.kernel.data"].map(of),
+            ["perf.3.data", "/a.b/x.3", "old.kernel.3.data"]
+        );
+    }
 }

@@ -194,7 +194,9 @@ impl Groups {
             units.entry(unit).or_default().extend(recorded.blocks.iter().cloned());
         }
         side.hosts = hosts.len() as u64;
-        (side, fleet::side(units.into_values().collect()))
+        // A host is on both sides where kernels, weeks or days are compared; a recording is not.
+        let name = |unit: &str| (self.by.unit() == FleetUnit::Hosts).then(|| unit.to_string());
+        (side, fleet::side(units.into_iter().map(|(unit, blocks)| (name(unit), blocks)).collect()))
     }
 }
 

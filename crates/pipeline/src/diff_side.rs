@@ -1,8 +1,9 @@
 //! One side of a comparison.
 
+use crate::read_trace::host_and_clock;
 use crate::{EarlierFiles, ReadError, ReadOptions, ReadTrace, read_input};
-use exitscope_analysis::{Diff, Selection, TraceSink};
-use exitscope_model::{BesideRow, EventKinds, Exit, Ledger, LedgerLine};
+use exitscope_analysis::{Diff, DiffUnit, RecordedWhen, Selection, TraceSink};
+use exitscope_model::{BesideRow, EventKinds, Exit, Ledger, LedgerLine, TimePart};
 use exitscope_trace::Input;
 use exitscope_units::{Moment, Nanos};
 
@@ -40,6 +41,8 @@ struct SelectedExits {
     exits: u64,
     /// What guests ran before the exits of those vCPUs.
     guest: Nanos,
+    /// Steal in exits of those vCPUs.
+    steal: Nanos,
     kinds: EventKinds,
 }
 
@@ -59,6 +62,7 @@ impl TraceSink for SelectedExits {
             return;
         }
         self.guest = self.guest.plus(exit.guest);
+        self.steal = self.steal.plus(exit.parts.get(TimePart::Steal));
         if self.selection.holds_exit(exit) {
             self.exits += 1;
             self.diff.absorb(exit);
@@ -68,8 +72,18 @@ impl TraceSink for SelectedExits {
     fn beside_row(&mut self, _row: BesideRow<'_>) {}
 }
 
-/// Reads the traces of one side.
-pub fn read_side(inputs: &[Input], selection: &Selection, options: ReadOptions) -> Result<DiffSide, ReadError> {
+/// Whether a recording tells steal, and all of it. A few sleeps without a wake-up make no other kind of recording of it.
+fn tells_all_steal(kinds: EventKinds) -> bool {
+    kinds.switches && (kinds.wakeups || kinds.unwoken_sleeps == 0)
+}
+
+/// Reads the traces of one side, in each of which so much `work` was done, if that is known.
+pub fn read_side(
+    inputs: &[Input],
+    selection: &Selection,
+    options: ReadOptions,
+    work: Option<f64>,
+) -> Result<DiffSide, ReadError> {
     let mut side = DiffSide {
         diff: Diff::default(),
         traces: Vec::new(),
@@ -91,6 +105,7 @@ pub fn read_side(inputs: &[Input], selection: &Selection, options: ReadOptions) 
             window: (Moment::default(), Moment::MAX),
             exits: 0,
             guest: Nanos::ZERO,
+            steal: Nanos::ZERO,
             kinds: EventKinds::default(),
         };
         let (trace, mut selected) = read_input(input, &mut earlier, options, fresh)?;
@@ -108,11 +123,16 @@ pub fn read_side(inputs: &[Input], selection: &Selection, options: ReadOptions) 
             let chosen = trace.lanes.iter().filter(|lane| selection.holds_who(&lane.who.completed(&trace.vcpu_of)));
             let vcpus: Vec<_> = chosen.map(|lane| (lane.first, lane.last)).collect();
             side.duration = side.duration.plus(selected.diff.end(first, last, &trace.held, &vcpus));
+            selected.diff.describe(DiffUnit {
+                recorded: Some(RecordedWhen { clock: host_and_clock(&trace.info), first, last }),
+                guest: selected.guest,
+                steal: tells_all_steal(selected.kinds).then_some(selected.steal),
+                work,
+                pair: None,
+            });
             side.tells_handlers &= selected.kinds.handlers;
             side.tells_steal &= selected.kinds.tell_steal();
-            // A few sleeps without a wake-up on one side make no other kind of recording of it.
-            let kinds = selected.kinds;
-            side.tells_all_steal &= kinds.switches && (kinds.wakeups || kinds.unwoken_sleeps == 0);
+            side.tells_all_steal &= tells_all_steal(selected.kinds);
             side.tells_runs &= selected.kinds.runs || trace.is_xen();
             side.by_runner |= selected.kinds.by_runner;
         }

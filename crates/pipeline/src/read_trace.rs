@@ -518,7 +518,8 @@ fn machine(info: &TraceInfo) -> [String; 2] {
     [info.arch.clone(), info.release.clone()]
 }
 
-fn host_and_clock(info: &TraceInfo) -> (String, String) {
+/// Moments of one host's clock may be compared.
+pub(crate) fn host_and_clock(info: &TraceInfo) -> (String, String) {
     (named_host(info).to_string(), info.clock.clone())
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! values ─► Histogram, Buckets ─► merge, in any order ─► quantile
 //! a figure of each run ─► Estimate: mean, Student's t interval
+//! a figure of each run of two sides ─► MeanChange, Drift: what differs, and what follows the order
 //! blocks of time ─► Bootstrap ─► a figure of each resample ─► Interval
 //! differences, one by one ─► ConfidenceSequence: an interval that may be looked at after each
 //! blocks of doses and values ─► DoseSlope: what a unit of dose is worth
@@ -15,6 +16,7 @@ mod buckets;
 mod dose;
 mod estimate;
 mod histogram;
+mod mean_change;
 mod quantile;
 mod sequence;
 
@@ -23,5 +25,6 @@ pub use buckets::{Buckets, CoarseBuckets, FineBuckets, bucket_of};
 pub use dose::DoseSlope;
 pub use estimate::Estimate;
 pub use histogram::Histogram;
+pub use mean_change::{Drift, MeanChange, POWER, holm};
 pub use quantile::{quantile, quantile_of_sorted};
 pub use sequence::ConfidenceSequence;

@@ -74,12 +74,14 @@ pub struct ReasonComparison {
 /// One measure on both sides.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ChangeRow {
-    /// `cost_ns_per_s`, `rate_per_s`, `mean_ns`, `p50_ns` or `p99_ns`.
+    /// `cost_ns_per_s`, `rate_per_s`, `mean_ns`, `p50_ns` or `p99_ns`; of all exits together also `cost_ns_per_guest_s` (per second that
+    /// guests ran), `cost_ns_per_work`, `guest_ns_per_s` and `steal_ns_per_s`.
     pub measure: &'static str,
     /// What is compared.
     #[serde(skip)]
     pub of: DiffMeasure,
-    /// The value before the change; absent if there was nothing to measure.
+    /// The value before the change; absent if there was nothing to measure. With several recordings on each side the geometric mean of
+    /// theirs, or the mean where some have none.
     pub before: Option<f64>,
     /// The value after the change; absent if there was nothing to measure.
     pub after: Option<f64>,
@@ -87,7 +89,12 @@ pub struct ChangeRow {
     pub low: Option<f64>,
     /// Upper bound of after minus before; absent where there is too little for an interval.
     pub high: Option<f64>,
-    /// `more`, `less`, `unclear` (the interval holds zero), `too few` (no interval) or `not judged` (by what the sides are, nothing is said
+    /// How often chance makes as large a change, of this row alone; absent with one recording on a side.
+    pub p_value: Option<f64>,
+    /// Recordings a side (of a fleet by anything but hosts: hosts) that make a change as large as this clear in 80 of 100 repetitions;
+    /// absent with one on a side.
+    pub needed: Option<usize>,
+    /// `more`, `less`, `unclear` (chance may explain it: the interval holds zero, or would if corrected for all reasons), `too few` (no interval) or `not judged` (by what the sides are, nothing is said
     /// of any change).
     #[schemars(extend("enum" = ["more", "less", "unclear", "too few", "not judged"]))]
     pub verdict: &'static str,
@@ -158,6 +165,10 @@ impl ChangeRow {
             DiffMeasure::P50 => ("p50_ns", 1.0),
             DiffMeasure::P99 => ("p99_ns", 1.0),
             DiffMeasure::Cost => ("cost_ns_per_s", 1.0),
+            DiffMeasure::CostOfGuest => ("cost_ns_per_guest_s", 1.0),
+            DiffMeasure::CostOfWork => ("cost_ns_per_work", 1_000.0),
+            DiffMeasure::Guest => ("guest_ns_per_s", 1.0),
+            DiffMeasure::Steal => ("steal_ns_per_s", 1.0),
         };
         ChangeRow {
             measure,
@@ -166,6 +177,8 @@ impl ChangeRow {
             after: change.after.map(|value| value as f64 / unit),
             low: change.interval.map(|interval| interval.low as f64 / unit),
             high: change.interval.map(|interval| interval.high as f64 / unit),
+            p_value: change.units.map(|units| units.p_value),
+            needed: change.units.and_then(|units| units.needed),
             verdict: match verdict {
                 ChangeVerdict::More => "more",
                 ChangeVerdict::Less => "less",
@@ -184,9 +197,18 @@ impl ChangeRow {
             DiffMeasure::Rate if value < 10.0 => format!("{value:.2}/s"),
             DiffMeasure::Rate if value < 100.0 => format!("{value:.1}/s"),
             DiffMeasure::Rate => format!("{}/s", thousands(value.round() as u64)),
-            DiffMeasure::Cost => format!("{}/s", Nanos(value.round() as u64)),
-            DiffMeasure::Mean | DiffMeasure::P50 | DiffMeasure::P99 => Nanos(value.round() as u64).to_string(),
+            DiffMeasure::Cost | DiffMeasure::CostOfGuest | DiffMeasure::Guest | DiffMeasure::Steal => {
+                format!("{}/s", Nanos(value.round() as u64))
+            }
+            DiffMeasure::Mean | DiffMeasure::P50 | DiffMeasure::P99 | DiffMeasure::CostOfWork => {
+                Nanos(value.round() as u64).to_string()
+            }
         }
+    }
+
+    /// Whether more or less is certain.
+    pub(crate) fn verdict_is_clear(&self) -> bool {
+        matches!(self.verdict, "more" | "less")
     }
 
     pub(crate) fn percent(&self) -> String {

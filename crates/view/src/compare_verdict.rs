@@ -4,7 +4,9 @@ use crate::compare::{ChangeRow, ReasonComparison, SideRow};
 use crate::headline::Headline;
 use crate::names::thousands;
 use crate::report::TraceRow;
-use exitscope_analysis::{ComparedSide, DiffMeasure, DiffRow, DiffState, DiffVerdict, NotCompared};
+use exitscope_analysis::{
+    ComparedSide, DiffMeasure, DiffRow, DiffState, DiffVerdict, MeasureChange, NotCompared, UnitOrderKind,
+};
 use exitscope_model::LedgerLine;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -22,8 +24,16 @@ pub struct DiffVerdictRow {
     pub reason: Option<String>,
     /// Its part of the change of all; more than one where others changed the other way.
     pub reason_part: Option<f64>,
-    /// A change of the cost as large as this would have been clear, in nanoseconds per second of vCPU time.
+    /// A change of the cost as large as this would have been clear, in nanoseconds per second of vCPU time; with several recordings on
+    /// each side, in 80 of 100 repetitions.
     pub least_clear_ns_per_s: Option<f64>,
+    /// Recordings a side that would make a change as large as the one seen clear, in 80 of 100 repetitions; absent with one recording
+    /// on a side.
+    pub needed_recordings: Option<usize>,
+    /// In which order the recordings of the sides were made: `pairs` (of one name), `in turns`, `in order` (one side first), `mixed`,
+    /// `unknown`; absent with one recording on a side.
+    #[schemars(extend("enum" = ["pairs", "in turns", "in order", "mixed", "unknown", null]))]
+    pub order: Option<&'static str>,
 }
 
 impl SideRow {
@@ -43,7 +53,11 @@ impl SideRow {
 impl DiffVerdictRow {
     /// The verdict on two sides in words; `total` is all exits together.
     pub fn of(verdict: &DiffVerdict, total: &DiffRow, sides: [&SideRow; 2], confidence_percent: f64) -> DiffVerdictRow {
-        let total = ReasonComparison::of(total, &|row, change| verdict.of_change(row, change));
+        // What contradicts is shown as it is.
+        let total = ReasonComparison::of(total, &|row, change| match verdict.state {
+            DiffState::Undecided => change.verdict(),
+            _ => verdict.of_change(row, change),
+        });
         let words = Words { verdict, total: &total, sides, confidence_percent };
         let (doubts, is_doubtful) = words.doubts();
         let headline = Headline {
@@ -55,7 +69,15 @@ impl DiffVerdictRow {
         };
         let (reason, reason_part) = verdict.largest.clone().unzip();
         let least_clear_ns_per_s = verdict.least_clear.map(|least| least as f64);
-        DiffVerdictRow { headline, total, reason, reason_part, least_clear_ns_per_s }
+        DiffVerdictRow {
+            headline,
+            total,
+            reason,
+            reason_part,
+            least_clear_ns_per_s,
+            needed_recordings: verdict.needed,
+            order: verdict.order.map(order_id),
+        }
     }
 }
 
@@ -65,8 +87,19 @@ fn id(state: DiffState) -> &'static str {
         DiffState::Better => "better",
         DiffState::RecordingsDiffer => "recordings_differ",
         DiffState::NoClearDifference => "no_clear_difference",
+        DiffState::Undecided => "undecided",
         DiffState::Same => "same",
         DiffState::CannotTell(_) => "cannot_tell",
+    }
+}
+
+fn order_id(order: UnitOrderKind) -> &'static str {
+    match order {
+        UnitOrderKind::Pairs => "pairs",
+        UnitOrderKind::InTurns => "in turns",
+        UnitOrderKind::InOrder => "in order",
+        UnitOrderKind::Mixed => "mixed",
+        UnitOrderKind::Unknown => "unknown",
     }
 }
 
@@ -145,9 +178,22 @@ impl Words<'_> {
         match self.verdict.state {
             DiffState::Worse => {
                 let much = much.unwrap_or_else(|| format!("{} of vCPU time, and nothing before", of_time(after)));
-                format!("Worse: {what} {much}{}", self.carried())
+                format!("Worse: {what} {much}{}{}", self.carried(), self.against())
             }
-            DiffState::Better => format!("Better: {what} {}{}", much.unwrap_or_default(), self.carried()),
+            DiffState::Better => {
+                format!("Better: {what} {}{}{}", much.unwrap_or_default(), self.carried(), self.against())
+            }
+            DiffState::Undecided => format!("Undecided: {}", self.contradiction(what)),
+            DiffState::CannotTell(NotCompared::Drift) => format!(
+                "Cannot tell: {what} {}, but that drifts from recording to recording, and all of one side were recorded first: \
+                 record the sides in turns",
+                much.unwrap_or_else(|| "something after, and nothing before".to_string())
+            ),
+            DiffState::CannotTell(NotCompared::InOrder) => format!(
+                "Cannot tell: {what} {}, but all of one side were recorded first, and these are too few to tell a change from a \
+                 drift: record the sides in turns",
+                much.unwrap_or_else(|| "something after, and nothing before".to_string())
+            ),
             DiffState::RecordingsDiffer => {
                 let much = much.unwrap_or_else(|| format!("{} of vCPU time, and nothing before", of_time(after)));
                 format!(
@@ -176,6 +222,40 @@ impl Words<'_> {
         }
     }
 
+    /// What certainly changed the other way than the cost: how many exits there are, how long they take.
+    fn against(&self) -> String {
+        let name = |of: &MeasureChange| {
+            let text = self.change(of.measure).map(ChangeRow::percent).unwrap_or_default();
+            let name = if of.measure == DiffMeasure::Rate { "exits per second" } else { of.measure.name() };
+            format!("{name} {text}")
+        };
+        let names: Vec<String> = self.verdict.against.iter().map(name).collect();
+        if names.is_empty() { String::new() } else { format!("; but {}", names.join(", ")) }
+    }
+
+    /// What of the cost, the work and steal contradicts.
+    fn contradiction(&self, what: &str) -> String {
+        let clear = |change: &ChangeRow| if change.verdict_is_clear() { "" } else { ", no clear difference" };
+        let percent = |change: &ChangeRow| format!("{}{}", change.percent(), clear(change));
+        let part = |measure, name: &str| self.change(measure).map(|change| format!("{name} {}", percent(change)));
+        let work = match self.verdict.work {
+            Some(work) if work.measure == DiffMeasure::CostOfWork => part(work.measure, "for the same work"),
+            Some(work) => part(work.measure, "for the same guest time"),
+            None => None,
+        };
+        let cost = part(DiffMeasure::Cost, &format!("{what} of vCPU time")).unwrap_or_default();
+        let guest = part(DiffMeasure::Guest, "guests ran");
+        let parts: Vec<String> = [work, guest, self.starved()].into_iter().flatten().collect();
+        format!("{cost}; {}", parts.join("; "))
+    }
+
+    /// Steal, where it rose while the cost fell.
+    fn starved(&self) -> Option<String> {
+        let steal = self.change(DiffMeasure::Steal).filter(|_| self.verdict.is_starved)?;
+        let [before, after] = [steal.before?, steal.after?].map(of_time);
+        Some(format!("steal rose from {before} to {after} of vCPU time, so that the VMs ran less"))
+    }
+
     /// Which reason most of the change comes from.
     fn carried(&self) -> String {
         let Some((reason, part)) = &self.verdict.largest else {
@@ -190,57 +270,84 @@ impl Words<'_> {
     }
 
     fn details(&self) -> Vec<String> {
-        let mut details = Vec::new();
-        let is_told = !matches!(self.verdict.state, DiffState::CannotTell(_) | DiffState::Same);
-        let cost = self.change(DiffMeasure::Cost);
-        if let Some(ChangeRow { before: Some(before), after: Some(after), low, high, .. }) = cost
-            && !matches!(self.verdict.state, DiffState::CannotTell(NotCompared::NoLengths(..)))
-        {
-            let interval = low.zip(*high).filter(|_| is_told);
-            let interval = interval.map(|(low, high)| {
-                let change = points(after - before);
-                let (low, high) = (points(low), points(high));
-                format!("; change {change} points ({} % interval {low} to {high})", self.confidence_percent)
-            });
-            details.push(format!(
-                "timed exits cost {} of vCPU time before, {} after{}",
-                of_time(*before),
-                of_time(*after),
-                interval.unwrap_or_default()
-            ));
-        }
-        if let (DiffState::NoClearDifference, Some(least)) = (self.verdict.state, self.verdict.least_clear) {
-            let (before, least) = (self.costs().0, least as f64);
-            let part = (before > 0.0).then(|| format!(" ({} of before)", rounded(least / before * 100.0)));
-            details.push(format!(
-                "a change of less than about {} points{} would not be clear from these recordings",
-                digits(least / 1e7),
-                part.unwrap_or_default()
-            ));
-        }
-        if let Some(rate) = self.change(DiffMeasure::Rate)
-            && rate.before.is_some()
-            && rate.after.is_some()
-        {
+        let is_told = self.is_told();
+        let cost = self.cost_detail().into_iter().chain(self.least_detail());
+        let rate = self.change(DiffMeasure::Rate).filter(|rate| rate.before.is_some() && rate.after.is_some());
+        let rate = rate.map(|rate| {
             let clear = match rate.verdict {
                 _ if !is_told => String::new(),
                 "more" | "less" | "not judged" => format!(" ({})", rate.percent()),
                 _ => format!(" ({}, no clear difference)", rate.percent()),
             };
-            details.push(format!(
-                "exits: {} of vCPU time before, {} after{clear}",
-                rate.text(rate.before),
-                rate.text(rate.after)
-            ));
-        }
+            let (before, after) = (rate.text(rate.before), rate.text(rate.after));
+            format!("exits: {before} of vCPU time before, {after} after{clear}")
+        });
+        cost.chain(rate).chain(self.work_detail().filter(|_| is_told)).collect()
+    }
+
+    fn is_told(&self) -> bool {
+        !matches!(self.verdict.state, DiffState::CannotTell(_) | DiffState::Same)
+    }
+
+    /// What exits cost, and the interval of the change.
+    fn cost_detail(&self) -> Option<String> {
+        let cost = self.change(DiffMeasure::Cost)?;
+        let (before, after) = (cost.before?, cost.after?);
+        let is_known = !matches!(self.verdict.state, DiffState::CannotTell(NotCompared::NoLengths(..)));
+        let interval = cost.low.zip(cost.high).filter(|_| self.is_told()).map(|(low, high)| {
+            let change = points(after - before);
+            let (low, high) = (points(low), points(high));
+            format!("; change {change} points ({} % interval {low} to {high})", self.confidence_percent)
+        });
+        let (old, new) = (of_time(before), of_time(after));
+        let interval = interval.unwrap_or_default();
+        is_known.then(|| format!("timed exits cost {old} of vCPU time before, {new} after{interval}"))
+    }
+
+    /// Which change would have been clear, and how many recordings make the one that was seen clear.
+    fn least_detail(&self) -> Option<String> {
+        let least = self.verdict.least_clear.filter(|_| self.verdict.state == DiffState::NoClearDifference)? as f64;
+        let before = self.costs().0;
+        let part = (before > 0.0).then(|| format!(" ({} of before)", rounded(least / before * 100.0)));
+        let size = format!("{} points{}", digits(least / 1e7), part.unwrap_or_default());
+        let needed = |needed: usize| {
+            format!("; one as large as that seen would take {} recordings a side", thousands(needed as u64))
+        };
+        Some(match self.verdict.order {
+            Some(_) => {
+                let needed = self.verdict.needed.map(needed).unwrap_or_default();
+                format!("a change of {size} would have been clear in 80 of 100 such comparisons{needed}")
+            }
+            None => format!("a change of less than about {size} would not be clear from these recordings"),
+        })
+    }
+
+    /// How much guests ran, and what exits cost of that, or of the work.
+    fn work_detail(&self) -> Option<String> {
         let guest = self.sides.map(|side| side.guest_ns as f64 * 1e9 / side.vcpu_ns.max(1) as f64);
-        if is_told && guest.iter().all(|guest| *guest > 0.0) {
+        let guest = guest.iter().all(|guest| *guest > 0.0).then(|| {
             let [before, after] = guest.map(of_time);
-            details.push(format!(
-                "guests ran {before} of vCPU time before, {after} after; recordings do not show how much work that was"
-            ));
-        }
-        details
+            format!("guests ran {before} of vCPU time before, {after} after")
+        });
+        let clear = |change: &ChangeRow| match change.verdict_is_clear() || self.verdict.order.is_none() {
+            true => "",
+            false => ", no clear difference",
+        };
+        let of = |measure, name: &str| {
+            let change = self.change(measure).filter(|change| change.before.is_some() && change.after.is_some())?;
+            Some(format!("{name} {}{}", change.percent(), clear(change)))
+        };
+        let work = of(DiffMeasure::CostOfWork, "exits cost for the same work");
+        let is_unknown = work.is_none();
+        let work = work.or_else(|| of(DiffMeasure::CostOfGuest, "exits cost for the same guest time"));
+        let steal = self.change(DiffMeasure::Steal).filter(|steal| steal.verdict_is_clear());
+        let steal = steal.map(|steal| format!("steal {}", steal.percent()));
+        let unknown = guest
+            .as_ref()
+            .filter(|_| is_unknown)
+            .map(|_| "how much work that was is not recorded (--work)".to_string());
+        let parts: Vec<String> = [guest, work, steal, unknown].into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
     }
 
     /// What limits the verdict, and whether any of it could change it.
@@ -264,9 +371,16 @@ impl Words<'_> {
         {
             doubts.push(format!("the CPUs differ ({old}; {new}), and with them what an exit costs"));
         }
-        let is_told = !matches!(self.verdict.state, DiffState::CannotTell(_) | DiffState::Same);
+        let is_told = self.is_told();
         if is_told && !self.has_steal() {
             doubts.push("in these recordings, steal cannot be separated from what exits cost".to_string());
+        }
+        if is_told && self.verdict.order == Some(UnitOrderKind::InOrder) {
+            doubts.push(
+                "all of one side were recorded before the other: what else changed in between is in the difference, too; \
+                 recordings in turns would separate that"
+                    .to_string(),
+            );
         }
         let is_doubtful = !doubts.is_empty() || self.verdict.state == DiffState::RecordingsDiffer;
         let is_one = |side: &SideRow| side.compared().recordings.len() == 1;
@@ -310,6 +424,7 @@ fn lacking(why: NotCompared) -> String {
         }
         NotCompared::TooShort => "the recordings are too short for an interval".to_string(),
         NotCompared::Unlike | NotCompared::Steal => "the sides are not alike".to_string(),
+        NotCompared::Drift | NotCompared::InOrder => "one side was recorded before the other".to_string(),
         NotCompared::Losses => {
             "records were lost, or exits have no length; what these hide could change the result".to_string()
         }
@@ -320,7 +435,6 @@ fn lacking(why: NotCompared) -> String {
 mod tests {
     use super::*;
     use crate::report::{CoverageLine, EventKindsRow};
-    use exitscope_analysis::MeasureChange;
     use exitscope_stats::Interval;
 
     /// A side of 10 s of vCPU time, of which guests ran half.
@@ -364,18 +478,10 @@ mod tests {
     /// Cost in hundredths of a per cent of vCPU time, and 100 exits a second.
     fn row(reason: Option<&str>, before: u64, after: u64, interval: (i64, i64)) -> DiffRow {
         let own = Interval { low: interval.0 * 100_000, high: interval.1 * 100_000 };
-        let cost = MeasureChange {
-            measure: DiffMeasure::Cost,
-            before: Some(before * 100_000),
-            after: Some(after * 100_000),
-            interval: Some(own),
-        };
-        let rate = MeasureChange {
-            measure: DiffMeasure::Rate,
-            before: Some(100_000),
-            after: Some(13_000),
-            interval: Some(Interval { low: -90_000, high: -80_000 }),
-        };
+        let (before, after) = (Some(before * 100_000), Some(after * 100_000));
+        let cost = MeasureChange::of_blocks(DiffMeasure::Cost, before, after, Some(own));
+        let fewer = Some(Interval { low: -90_000, high: -80_000 });
+        let rate = MeasureChange::of_blocks(DiffMeasure::Rate, Some(100_000), Some(13_000), fewer);
         DiffRow {
             reason: reason.map(str::to_string),
             without: Vec::new(),
@@ -395,13 +501,16 @@ mod tests {
         let sides = [&side(3, true), &side(3, true)];
         let io = [row(Some("io"), 200, 600, (300, 500))];
         let worse = judged(&row(None, 310, 870, (410, 700)), &io, sides);
-        assert_eq!(worse.headline.text, "Worse: exits cost 2.8 times as much; io is 71% of that");
+        assert_eq!(
+            worse.headline.text,
+            "Worse: exits cost 2.8 times as much; io is 71% of that; but exits per second -87.0%"
+        );
         assert_eq!(
             worse.headline.details,
             [
                 "timed exits cost 3.1% of vCPU time before, 8.7% after; change +5.6 points (99 % interval +4.1 to +7.0)",
                 "exits: 100/s of vCPU time before, 13.0/s after (-87.0%)",
-                "guests ran 50.0% of vCPU time before, 50.0% after; recordings do not show how much work that was"
+                "guests ran 50.0% of vCPU time before, 50.0% after; how much work that was is not recorded (--work)"
             ]
         );
         assert_eq!((worse.headline.is_doubtful, &worse.headline.doubts[..]), (false, &[][..]));
@@ -410,6 +519,43 @@ mod tests {
         let better = judged(&row(None, 870, 310, (-700, -410)), &io, sides);
         assert_eq!(better.headline.text, "Better: exits cost 64% less; io is 71% of that");
         assert_eq!(better.headline.state, "better");
+    }
+
+    /// Less cost because the VM had less of the CPU is not better.
+    #[test]
+    fn what_contradicts_the_cost_is_in_the_headline() {
+        let sides = [&side(3, true), &side(3, true)];
+        let mut starved = row(None, 870, 610, (-300, -200));
+        let change = |measure, before, after, interval: (i64, i64)| {
+            let interval = Interval { low: interval.0, high: interval.1 };
+            MeasureChange::of_blocks(measure, Some(before), Some(after), Some(interval))
+        };
+        let of_guest = change(DiffMeasure::CostOfGuest, 100_000_000, 135_000_000, (30_000_000, 40_000_000));
+        let guest = change(DiffMeasure::Guest, 800_000_000, 416_000_000, (-400_000_000, -300_000_000));
+        let steal = change(DiffMeasure::Steal, 0, 400_000_000, (350_000_000, 450_000_000));
+        starved.changes.extend([of_guest, guest, steal]);
+        let found = judged(&starved, &[], sides).headline;
+        assert_eq!(found.state, "undecided");
+        assert_eq!(
+            found.text,
+            "Undecided: exits cost of vCPU time -29.9%; for the same guest time +35.0%; guests ran -48.0%; steal rose from 0% to \
+             40.0% of vCPU time, so that the VMs ran less"
+        );
+        // The guest did twice as much, and each part of it costs what it did.
+        let mut busier = row(None, 310, 620, (250, 350));
+        busier.changes.extend([
+            change(DiffMeasure::CostOfGuest, 100_000_000, 101_000_000, (-5_000_000, 6_000_000)),
+            change(DiffMeasure::Guest, 300_000_000, 600_000_000, (250_000_000, 350_000_000)),
+        ]);
+        let found = judged(&busier, &[], sides).headline;
+        assert_eq!(
+            found.text,
+            "Undecided: exits cost of vCPU time +100%; for the same guest time +1.0%, no clear difference; guests ran +100%"
+        );
+        // What was said of the work is taken before the guest's time.
+        busier.changes.push(change(DiffMeasure::CostOfWork, 1_000_000, 2_000_000, (900_000, 1_100_000)));
+        let found = judged(&busier, &[], sides).headline;
+        assert!(found.state == "worse" && found.details[2].contains("exits cost for the same work +100%"), "{found:?}");
     }
 
     #[test]
@@ -470,7 +616,8 @@ mod tests {
         assert!(untold.is_doubtful, "{untold:?}");
         assert_eq!(
             untold.text,
-            "Worse: exits, or waiting for a CPU meanwhile, take 2.8 times as much; no reason's own change is clear"
+            "Worse: exits, or waiting for a CPU meanwhile, take 2.8 times as much; no reason's own change is clear; \
+             but exits per second -87.0%"
         );
         let mut lossy = side(3, true);
         let line = CoverageLine {

@@ -4,8 +4,8 @@ use crate::compare::{ChangeRow, ReasonComparison};
 use crate::headline::Headline;
 use crate::names::{plural, thousands};
 use crate::page::{Page, PageSection, Sentence, Table, changes, column};
-use exitscope_analysis::DiffMeasure;
-use exitscope_analysis::fleet::FEWEST;
+use exitscope_analysis::{DiffMeasure, FEWEST_RECORDINGS};
+use exitscope_stats::holm;
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -165,7 +165,7 @@ pub struct FleetComparison {
     pub before: FleetSide,
     /// What the store has of `value`: VMs of this shape alone.
     pub after: FleetSide,
-    /// Whether a side has fewer than five hosts (recordings, where hosts are compared). Then no difference is called certain:
+    /// Whether a side has fewer than two hosts (recordings, where hosts are compared). Then no difference is called certain:
     /// verdicts are `too few`, and intervals cover only what differs over time.
     pub too_few: bool,
     /// All reasons together first, then reason by reason, most costly first.
@@ -175,7 +175,7 @@ pub struct FleetComparison {
 }
 
 impl FleetComparison {
-    /// VMs of one shape, of two sides `by` which a fleet is compared. What no five hosts on each side say is not certain.
+    /// VMs of one shape, of two sides `by` which a fleet is compared. What one host on a side says is not certain.
     pub fn new(
         by: FleetBy,
         value: String,
@@ -184,7 +184,7 @@ impl FleetComparison {
         mut rows: Vec<ReasonComparison>,
     ) -> FleetComparison {
         let [before, after] = sides;
-        let too_few = before.units(by.unit()).min(after.units(by.unit())) < FEWEST as u64;
+        let too_few = before.units(by.unit()).min(after.units(by.unit())) < FEWEST_RECORDINGS as u64;
         if too_few {
             for change in rows.iter_mut().flat_map(|row| &mut row.changes) {
                 change.verdict = "too few";
@@ -247,15 +247,19 @@ impl Fleet {
     /// The name and version of the layout.
     pub const SCHEMA: &'static str = "exitscope.fleet/1";
 
-    /// What is certain of the cost, the largest difference first.
+    /// What is certain of the cost, the largest difference first: of all exits together, and of reasons, each of these corrected for all
+    /// comparisons.
     fn certain(&self) -> Vec<(&FleetComparison, &ReasonComparison, &ChangeRow)> {
+        let level = 1.0 - self.confidence_percent / 100.0;
+        let cost = |row: &'_ ReasonComparison| row.changes.iter().position(|change| change.of == DiffMeasure::Cost);
         let mut certain = Vec::new();
-        for of in &self.comparisons {
-            for row in &of.rows {
-                let cost = row.changes.iter().find(|change| change.of == DiffMeasure::Cost);
-                let cost = cost.filter(|change| matches!(change.verdict, "more" | "less"));
-                certain.extend(cost.map(|change| (of, row, change)));
-            }
+        for of_reasons in [false, true] {
+            let rows = self.comparisons.iter().flat_map(|of| of.rows.iter().map(move |row| (of, row)));
+            let rows = rows.filter(|(_, row)| row.reason.is_some() == of_reasons);
+            let costs: Vec<_> = rows.filter_map(|(of, row)| Some((of, row, &row.changes[cost(row)?]))).collect();
+            let p_values: Vec<_> = costs.iter().map(|(.., change)| change.p_value).collect();
+            let of_all = costs.into_iter().zip(holm(&p_values, level));
+            certain.extend(of_all.filter(|(of, is)| *is && of.2.verdict_is_clear()).map(|of| of.0));
         }
         let size = |change: &ChangeRow| (change.after.unwrap_or(0.0) - change.before.unwrap_or(0.0)).abs();
         certain.sort_by(|a, b| size(b.2).total_cmp(&size(a.2)));
@@ -320,10 +324,6 @@ pub fn fleet_page(fleet: &Fleet) -> Page {
         );
         let unit = fleet.by.unit();
         let note = match (unit, before.units(unit).min(after.units(unit))) {
-            (_, units) if of.too_few && units > 1 => {
-                "With so few on a side the intervals are too narrow for a verdict. Rates and cost are per second of a \
-                 vCPU."
-            }
             (FleetUnit::Recordings, 1) => {
                 "With one recording on a side, the intervals cover variation over time in it, but not variation from \
                  one recording to the next. Rates and cost are per second of a vCPU."
@@ -383,14 +383,28 @@ fn verdicts(fleet: &Fleet) -> PageSection {
 /// What is not certain, and why, if `none` is or some are not.
 fn uncertain(fleet: &Fleet, none: bool) -> Option<String> {
     let few = fleet.comparisons.iter().filter(|of| of.too_few).count();
-    let too_few = format!("fewer than {FEWEST} {} on a side", fleet.by.unit().name());
+    let too_few = format!("fewer than {FEWEST_RECORDINGS} {} on a side", fleet.by.unit().name());
     match (&fleet.against, fleet.comparisons.len()) {
         (Some(_), all) if few > 0 && few == all => {
             Some(format!("No verdict: {too_few}{}.", if all > 1 { " in every comparison" } else { "" }))
         }
         (Some(_), all) if few > 0 => Some(format!("No verdict in {few} of {all} comparisons: {too_few}.")),
-        (Some(_), all) if all > 0 => none.then(|| "No difference in cost is certain.".to_string()),
+        (Some(_), all) if all > 0 => none.then(|| format!("No difference in cost is certain{}.", needed(fleet))),
         _ => Some(format!("There is nothing to compare by {}.", fleet.by.name())),
+    }
+}
+
+/// How many hosts or recordings a side would make the differences that were seen clear.
+fn needed(fleet: &Fleet) -> String {
+    let cost = |of: &FleetComparison| of.rows.iter().find(|row| row.reason.is_none())?.changes.first()?.needed;
+    let needed: Vec<usize> = fleet.comparisons.iter().filter_map(cost).collect();
+    let unit = fleet.by.unit().name();
+    match (needed.iter().min(), needed.iter().max()) {
+        (Some(least), Some(most)) if least == most => {
+            format!("; one as large as that seen would take {least} {unit} a side")
+        }
+        (Some(least), Some(most)) => format!("; those as large as seen would take {least} to {most} {unit} a side"),
+        _ => String::new(),
     }
 }
 
@@ -490,6 +504,8 @@ mod tests {
             after: Some(120.0),
             low: Some(10.0),
             high: Some(30.0),
+            p_value: Some(0.001),
+            needed: Some(4),
             verdict: "more",
         };
         let row = ReasonComparison {
@@ -526,13 +542,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_certain_below_five_hosts_a_side_and_the_headline_says_so() {
+    fn nothing_is_certain_of_one_host_on_a_side_and_the_headline_says_so() {
         for (by, hosts, recordings, says) in [
             (FleetBy::Kernel, [5, 5], [5, 5], "6.8.0 costs 20.0% more in msr exits than 6.1.0"),
-            (FleetBy::Week, [2, 2], [9, 9], "No verdict: fewer than 5 hosts on a side."),
-            (FleetBy::Kernel, [4, 900], [4, 900], "No verdict: fewer than 5 hosts on a side."),
-            (FleetBy::Kernel, [900, 1], [900, 1], "No verdict: fewer than 5 hosts on a side."),
-            (FleetBy::Host, [1, 1], [4, 40], "No verdict: fewer than 5 recordings on a side."),
+            (FleetBy::Week, [1, 2], [9, 9], "No verdict: fewer than 2 hosts on a side."),
+            (FleetBy::Kernel, [900, 1], [900, 1], "No verdict: fewer than 2 hosts on a side."),
+            (FleetBy::Host, [1, 1], [1, 40], "No verdict: fewer than 2 recordings on a side."),
             (FleetBy::Host, [1, 1], [5, 5], "6.8.0 costs 20.0% more in msr exits than 6.1.0"),
         ] {
             let of = comparison(by, hosts, recordings);
@@ -542,16 +557,28 @@ mod tests {
             assert_eq!(sentences.len(), 1, "{by:?} {hosts:?} {recordings:?}");
             assert!(sentences[0].text.starts_with(says), "{by:?} {hosts:?} {recordings:?}: {}", sentences[0].text);
         }
-        let both = vec![comparison(FleetBy::Kernel, [6, 6], [6, 6]), comparison(FleetBy::Kernel, [6, 3], [6, 3])];
+        let both = vec![comparison(FleetBy::Kernel, [6, 6], [6, 6]), comparison(FleetBy::Kernel, [6, 1], [6, 1])];
         let texts: Vec<String> =
             verdicts(&fleet(FleetBy::Kernel, both)).sentences.into_iter().map(|of| of.text).collect();
         assert!(texts[0].contains("more in msr exits"), "{texts:?}");
-        assert_eq!(texts[1..], ["No verdict in 1 of 2 comparisons: fewer than 5 hosts on a side."]);
-        let few = vec![comparison(FleetBy::Day, [1, 1], [1, 1]), comparison(FleetBy::Day, [2, 3], [2, 3])];
+        assert_eq!(texts[1..], ["No verdict in 1 of 2 comparisons: fewer than 2 hosts on a side."]);
+        let few = vec![comparison(FleetBy::Day, [1, 1], [1, 1]), comparison(FleetBy::Day, [1, 3], [1, 3])];
         let few = fleet(FleetBy::Day, few);
         assert_eq!(few.headline().state, "cannot_tell");
         let texts = verdicts(&few).sentences;
-        assert_eq!(texts[0].text, "No verdict: fewer than 5 hosts on a side in every comparison.");
+        assert_eq!(texts[0].text, "No verdict: fewer than 2 hosts on a side in every comparison.");
+    }
+
+    /// Of many comparisons, one in twenty would be certain by chance.
+    #[test]
+    fn a_headline_is_corrected_for_all_comparisons() {
+        let with = |p: f64, count: usize| {
+            let mut all = vec![comparison(FleetBy::Week, [6, 6], [6, 6]); count];
+            all.iter_mut().skip(1).for_each(|of| of.rows[0].changes[0].p_value = Some(0.7));
+            all[0].rows[0].changes[0].p_value = Some(p);
+            fleet(FleetBy::Week, all).headline().state
+        };
+        assert_eq!([with(0.04, 1), with(0.04, 10), with(0.004, 10)], ["worse", "no_clear_difference", "worse"]);
     }
 
     #[test]

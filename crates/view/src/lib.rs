@@ -36,6 +36,7 @@ mod interrupts_page;
 mod lab;
 mod lab_costs;
 mod lab_page;
+mod markdown;
 mod mechanisms;
 mod names;
 mod page;
@@ -97,6 +98,7 @@ pub use interrupts::{ApicExitRow, ApicExitSums, InhibitRow, InterruptRows, VmApi
 pub use lab::{LabFigure, LabReport, LabRow, LabTable, ManifestRow};
 pub use lab_costs::{LabCostsError, lab_costs};
 pub use lab_page::{lab_comparison_page, lab_page, write_benchstat, write_lab_csv};
+pub use markdown::write_markdown;
 pub use mechanisms::{MECHANISM_COLUMNS, MECHANISMS, MechanismCell, MechanismRow, write_mechanisms};
 pub use names::{NO_SUBJECT, detail as detail_label, detail_of_kind, plural, rate, share, thousands};
 pub use page::{

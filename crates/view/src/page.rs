@@ -706,6 +706,28 @@ pub(crate) fn changes(
     }
 }
 
+/// What the rows of a comparison claim.
+fn what_intervals_cover(comparison: &Comparison) -> String {
+    let mut changes = comparison.rows.iter().flat_map(|row| &row.changes);
+    let is_judged = changes.any(|change| matches!(change.verdict, "more" | "less" | "unclear"));
+    let verdicts = match (is_judged, comparison.verdict.order) {
+        (false, _) => "No row has a verdict, for the reason above.",
+        (true, Some(_)) => "A row has a verdict only where its change is certain if all rows are asked at once.",
+        (true, None) => "A row has a verdict only where the interval of its change excludes zero.",
+    };
+    let cover = match comparison.verdict.order {
+        Some(_) => {
+            "Figures are typical of a recording: the geometric mean of a side's. Intervals cover what differs from recording to recording; each \
+             is of its row alone."
+        }
+        None => {
+            "The intervals cover the variation within the recordings alone; those of several recordings on each side cover that from run to \
+             run (--before, --after)."
+        }
+    };
+    format!("Cost and rates are per second of vCPU time. {verdicts} {cover}")
+}
+
 /// The page of a comparison; reasons that cost next to nothing are only counted if they are `folded`.
 pub fn comparison_page(comparison: &Comparison, folded: bool) -> Page {
     let side = |name: &str, side: &crate::SideRow| {
@@ -728,24 +750,12 @@ pub fn comparison_page(comparison: &Comparison, folded: bool) -> Page {
             head.sentences.push(Sentence { text: format!("{name}: {line}"), warning: true });
         }
     }
-    let is_judged = comparison.rows.iter().flat_map(|row| &row.changes).all(|change| change.verdict != "not judged");
-    let note = match is_judged {
-        true => {
-            "Cost and rates are per second of vCPU time. A row has a verdict only where the interval of its change \
-             excludes zero. The intervals cover the variation within the recordings; they cover that from run to run \
-             only if each side has several (--before, --after)."
-        }
-        false => {
-            "Cost and rates are per second of vCPU time. No row has a verdict, for the reason above. The intervals cover the variation within \
-             the recordings alone."
-        }
-    };
     let table = changes(
         format!("Change by reason, {} % confidence", comparison.confidence_percent),
         &comparison.rows,
         comparison.rows_left_out,
         folded,
-        note,
+        &what_intervals_cover(comparison),
     );
     Page { sections: vec![comparison.verdict.headline.section(), head, table] }
 }
