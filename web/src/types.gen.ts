@@ -3538,7 +3538,8 @@ export interface ChangeRow {
    */
   after: number | null;
   /**
-   * The value before the change; absent if there was nothing to measure.
+   * The value before the change; absent if there was nothing to measure. With several recordings on each side the geometric mean of
+   * theirs, or the mean where some have none.
    */
   before: number | null;
   /**
@@ -3550,11 +3551,21 @@ export interface ChangeRow {
    */
   low: number | null;
   /**
-   * `cost_ns_per_s`, `rate_per_s`, `mean_ns`, `p50_ns` or `p99_ns`.
+   * `cost_ns_per_s`, `rate_per_s`, `mean_ns`, `p50_ns` or `p99_ns`; of all exits together also `cost_ns_per_guest_s` (per second that
+   * guests ran), `cost_ns_per_work`, `guest_ns_per_s` and `steal_ns_per_s`.
    */
   measure: string;
   /**
-   * `more`, `less`, `unclear` (the interval holds zero), `too few` (no interval) or `not judged` (by what the sides are, nothing is said
+   * Recordings a side (of a fleet by anything but hosts: hosts) that make a change as large as this clear in 80 of 100 repetitions;
+   * absent with one on a side.
+   */
+  needed: number | null;
+  /**
+   * How often chance makes as large a change, of this row alone; absent with one recording on a side.
+   */
+  p_value: number | null;
+  /**
+   * `more`, `less`, `unclear` (chance may explain it: the interval holds zero, or would if corrected for all reasons), `too few` (no interval) or `not judged` (by what the sides are, nothing is said
    * of any change).
    */
   verdict: "more" | "less" | "unclear" | "too few" | "not judged";
@@ -3576,9 +3587,20 @@ export interface DiffVerdictRow {
    */
   is_doubtful: boolean;
   /**
-   * A change of the cost as large as this would have been clear, in nanoseconds per second of vCPU time.
+   * A change of the cost as large as this would have been clear, in nanoseconds per second of vCPU time; with several recordings on
+   * each side, in 80 of 100 repetitions.
    */
   least_clear_ns_per_s: number | null;
+  /**
+   * Recordings a side that would make a change as large as the one seen clear, in 80 of 100 repetitions; absent with one recording
+   * on a side.
+   */
+  needed_recordings: number | null;
+  /**
+   * In which order the recordings of the sides were made: `pairs` (of one name), `in turns`, `in order` (one side first), `mixed`,
+   * `unknown`; absent with one recording on a side.
+   */
+  order: "pairs" | "in turns" | "in order" | "mixed" | "unknown" | null;
   /**
    * The reason whose cost certainly changed the same way as that of all, and most of those.
    */
@@ -4141,7 +4163,7 @@ export interface FleetComparison {
    */
   shape: Shape;
   /**
-   * Whether a side has fewer than five hosts (recordings, where hosts are compared). Then no difference is called certain:
+   * Whether a side has fewer than two hosts (recordings, where hosts are compared). Then no difference is called certain:
    * verdicts are `too few`, and intervals cover only what differs over time.
    */
   too_few: boolean;
