@@ -70,7 +70,7 @@ function verdictColor(change: ChangeRow): string {
 
 export const nameOf = (row: ReasonComparison): string => row.reason ?? (row.without ? `all but ${row.without.join(", ")}` : "all exits");
 export const changeOf = (row: ReasonComparison, of: Measure = measure.value): ChangeRow =>
-  row.changes.find((change) => change.measure === of) ?? { measure: of, before: null, after: null, low: null, high: null, verdict: "too few" };
+  row.changes.find((change) => change.measure === of) ?? { measure: of, before: null, after: null, low: null, high: null, p_value: null, needed: null, verdict: "too few" };
 
 /** Whether a measure changed by more than chance explains. */
 export const isSignificant = (row: ReasonComparison, of: Measure = measure.value): boolean => ["more", "less"].includes(changeOf(row, of).verdict);
