@@ -23,7 +23,7 @@ const UNITS = { kernel: "host", host: "recording", week: "host", day: "host" } a
 /** Hosts that are drawn; the table has all. */
 const MOST_BARS = 20;
 
-/** Fewer hosts than this cannot say who stands out, nor, on a side, what is certain. */
+/** Fewer hosts than this cannot say who stands out. */
 const FEWEST = 5;
 
 /** Lines of a list at first. */
