@@ -53,7 +53,9 @@ pub use judgement::{
 pub use known::{KnownAnswer, KnownCause, UnjudgedCause, known_and_unjudged, known_causes};
 pub use page_facts::{KeepLimits, MAX_KEPT_LIVE, MAX_KEPT_RECORDING, PageFacts};
 pub use poll_predictions::{PollPrediction, PollPredictions, PredictedFigure};
-pub use rules::counted_exits::{CostliestReason, ExitTableJudgement, NextRecording, UnknownReasons, judge_exit_table};
+pub use rules::counted_exits::{
+    CostliestReason, CountedUserExits, ExitTableJudgement, NextRecording, UnknownReasons, judge_exit_table,
+};
 pub use rules::counted_yields::{CountedAdvice, CountedFact, CountedRule, CountsJudgement, judge_counts};
 pub use rules::simulated_gain::{InKernelPath, Simulate};
 pub use rules::{RuleSummary, advised_rules, rule_list};

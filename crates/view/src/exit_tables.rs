@@ -1,7 +1,7 @@
 //! Tables of exits that other tools made, as plain data: their rows, what they come to, and what changed.
 
 use crate::counts::SidesRow;
-use exitscope_advice::{ExitTableJudgement, UnknownReasons, judge_exit_table};
+use exitscope_advice::{CountedUserExits, ExitTableJudgement, UnknownReasons, judge_exit_table};
 use exitscope_analysis::{ExitTablePair, pair_exit_tables};
 use exitscope_model::{ExitTable, ExitTableRow, ExitTableSource};
 use exitscope_units::Nanos;
@@ -40,7 +40,8 @@ pub struct ExitTableReport {
     /// A reason among whose exits are halts that no reason of their own tells apart; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub halts_within: Option<HaltsWithinRow>,
-    /// About how many exits went on in user space: half of the events `kvm_fpu`; absent where these were not counted.
+    /// How many exits went on in user space: the events `kvm_userspace_exit`, or about half of the events `kvm_fpu`; absent where neither
+    /// was counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_exits: Option<u64>,
     /// Reasons that the tool did not know: `software` if they are of a back end in software, `unnamed` otherwise; absent if there are none.
@@ -51,6 +52,9 @@ pub struct ExitTableReport {
     pub not_recorded: Vec<&'static str>,
     /// What to record next, and what it would tell.
     pub next: NextRow,
+    /// How the exits that went on in user space are known, for a person.
+    #[serde(skip)]
+    pub user_exits_known: Option<CountedUserExits>,
     /// What halts are called in it, for a person.
     #[serde(skip)]
     pub halts: Vec<String>,
@@ -171,7 +175,8 @@ impl ExitTableReport {
             }),
             halted,
             halts_within: halts_within.map(|(reason, by)| HaltsWithinRow { reason, by }),
-            user_exits: user_exits.map(|(count, _)| count),
+            user_exits: user_exits.map(|of| of.count),
+            user_exits_known: user_exits,
             unknown_reasons: unknown.map(unknown_id),
             not_recorded,
             next: NextRow { command: next.command, tells: next.tells },

@@ -5,6 +5,7 @@ use crate::exit_tables::{
 };
 use crate::names::{plural, rate, share, thousands};
 use crate::page::{PageSection, Sentence, Table, column, length, plain};
+use exitscope_advice::CountedUserExits;
 use exitscope_model::EXIT_EVENT;
 use exitscope_units::Nanos;
 
@@ -47,14 +48,7 @@ fn said(report: &ExitTableReport) -> Vec<Sentence> {
             share(part)
         ))
     }));
-    said.extend(report.user_exits.zip(report.exits).map(|(user, exits)| {
-        let part = share(user as f64 / exits.max(1) as f64);
-        plain(format!(
-            "About {} of {} exits ({part}) went on in user space: kvm_fpu comes twice for each return to it",
-            thousands(user),
-            thousands(exits)
-        ))
-    }));
+    said.extend(report.user_exits_known.map(|of| plain(user_exits(of))));
     said.extend(report.halts_within.as_ref().map(|HaltsWithinRow { reason, by }| {
         plain(format!("Guests halt by {by}, which is within {reason}: how much of its time they sleep is not recorded"))
     }));
@@ -75,6 +69,15 @@ fn said(report: &ExitTableReport) -> Vec<Sentence> {
         report.next.command, report.next.tells
     )));
     said
+}
+
+fn user_exits(CountedUserExits { count, of, is_exact }: CountedUserExits) -> String {
+    let part = share(count as f64 / of.max(1) as f64);
+    let (about, why) = match is_exact {
+        true => ("", ""),
+        false => ("About ", ": kvm_fpu comes twice for each return to it"),
+    };
+    format!("{about}{} of {} exits ({part}) went on in user space{why}", thousands(count), thousands(of))
 }
 
 fn costliest(of: &CostliestRow, report: &ExitTableReport) -> String {

@@ -36,14 +36,25 @@ pub struct ExitTableJudgement {
     pub halted: Option<(f64, Vec<String>)>,
     /// A reason among whose exits are halts that no reason of their own tells apart, and by what guests halt.
     pub halts_within: Option<(String, &'static str)>,
-    /// Exits that went on in user space, and of how many: as many as half of the events `kvm_fpu`.
-    pub user_exits: Option<(u64, u64)>,
+    /// Exits that went on in user space.
+    pub user_exits: Option<CountedUserExits>,
     /// Reasons that the tool did not know.
     pub unknown: Option<UnknownReasons>,
     /// What a recording would tell of the costliest reason, and the command that makes one.
     pub next: NextRecording,
     /// What the table does not tell, and why.
     pub not_recorded: Vec<&'static str>,
+}
+
+/// Exits that went on in user space, as far as a table shows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountedUserExits {
+    /// How many.
+    pub count: u64,
+    /// Of how many exits.
+    pub of: u64,
+    /// Whether they were counted themselves; otherwise they are half of the events `kvm_fpu`.
+    pub is_exact: bool,
 }
 
 /// Why a tool did not know a reason.
@@ -183,10 +194,15 @@ fn halted(table: &ExitTable) -> Option<(f64, Vec<String>)> {
 /// `kvm_fpu` comes twice for each stay in KVM_RUN: where the guest's registers are loaded and where they are put back
 /// (`kvm_load_guest_fpu` and `kvm_put_guest_fpu` of arch/x86/kvm/x86.c, called by `kvm_arch_vcpu_ioctl_run` since Linux 4.15, commit
 /// f775b13eedee2; before, also where a vCPU's thread lost its CPU).
-fn user_exits(table: &ExitTable) -> Option<(u64, u64)> {
-    let fpu = table.rows.iter().find(|row| row.event == "kvm_fpu" && row.key.is_none())?;
-    let exits = table.exits()?;
-    (fpu.count > 1 && fpu.count / 2 <= exits).then_some((fpu.count / 2, exits))
+fn user_exits(table: &ExitTable) -> Option<CountedUserExits> {
+    let count =
+        |event: &str| table.rows.iter().find(|row| row.event == event && row.key.is_none()).map(|row| row.count);
+    let of = table.exits()?;
+    if let Some(count) = count("kvm_userspace_exit") {
+        return Some(CountedUserExits { count, of, is_exact: true });
+    }
+    let count = count("kvm_fpu").filter(|count| *count > 1)? / 2;
+    (count <= of).then_some(CountedUserExits { count, of, is_exact: false })
 }
 
 /// What a recording would tell of exits of which one such event is each: those that an exit handler fires once.
@@ -273,9 +289,9 @@ mod tests {
     fn user_exits_are_half_of_kvm_fpu_unless_they_cannot_be() {
         let with = |fpu| {
             let fpu = ExitTableRow { event: "kvm_fpu".into(), count: fpu, ..ExitTableRow::default() };
-            judged(vec![row("io", 100, None), fpu]).user_exits
+            judged(vec![row("io", 100, None), fpu]).user_exits.map(|of| (of.count, of.of, of.is_exact))
         };
-        assert_eq!(with(80), Some((40, 100)));
+        assert_eq!(with(80), Some((40, 100, false)));
         assert_eq!(with(202), None, "more than exits: it counted something else");
         assert_eq!(judged(vec![row("io", 100, None)]).user_exits, None);
     }
