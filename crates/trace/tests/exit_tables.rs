@@ -266,3 +266,12 @@ fn a_table_of_more_rows_than_any_tool_has_is_kept_in_part_and_counted() {
     assert_eq!(text.tables[0].rows.len(), 4_096);
     assert_eq!(text.ledger.lines().collect::<Vec<_>>(), [(LedgerLine::BadText, 10_000 - 4_096)]);
 }
+
+#[test]
+fn rows_of_a_table_beyond_those_that_are_kept_go_into_no_other() {
+    let table = "PID TID KVM_EXIT_REASON COUNT\n1 2 HLT 3\n";
+    let text = counted(&table.repeat(1_030));
+    assert_eq!(text.tables.len(), 1_024);
+    assert!(text.tables.iter().all(|table| exit(table, "HLT").count == 3));
+    assert_eq!(text.ledger.lines().collect::<Vec<_>>(), [(LedgerLine::BadText, 6)]);
+}

@@ -66,6 +66,8 @@ pub(super) struct ExitTables {
     row_at: u64,
     /// Where events and their reasons are among the table's rows.
     known: HashMap<(String, Option<String>), usize>,
+    /// Whether the table whose lines are met is one beyond those that are kept.
+    is_full: bool,
     /// Rows beyond those that are kept.
     not_kept: u64,
 }
@@ -284,13 +286,22 @@ impl ExitTables {
         };
         self.now = Some(now);
         self.known.clear();
-        if !is_same && self.tables.len() < MOST_TABLES {
+        self.is_full = !is_same && self.tables.len() >= MOST_TABLES;
+        if !is_same && !self.is_full {
             self.tables.push(ExitTable { of, ..ExitTable::new(source) });
         }
     }
 
+    /// The table whose lines are met, if it is kept.
+    fn table(&mut self) -> Option<&mut ExitTable> {
+        self.tables.last_mut().filter(|_| !self.is_full)
+    }
+
     fn push(&mut self, row: ExitTableRow) {
-        let Some(table) = self.tables.last_mut() else { return };
+        let Some(table) = self.tables.last_mut().filter(|_| !self.is_full) else {
+            self.not_kept += u64::from(self.is_full);
+            return;
+        };
         // Threads of one reason are one row.
         let adds_up = matches!(table.source, ExitTableSource::Kvmexit | ExitTableSource::TraceLines);
         let key = (row.event.clone(), row.key.clone());
@@ -304,7 +315,9 @@ impl ExitTables {
                 known.time = known.time.zip(row.time).map(|(a, b)| sum(a, b));
             }
             None if table.rows.len() < MOST_ROWS => {
-                self.known.insert(key, table.rows.len());
+                if adds_up {
+                    self.known.insert(key, table.rows.len());
+                }
                 table.rows.push(row);
             }
             None => self.not_kept += 1,
@@ -347,7 +360,7 @@ impl ExitTables {
             return self.totals(totals);
         }
         if let Some(lost) = line.strip_prefix("Lost events:") {
-            if let (Some(table), Some(lost)) = (self.tables.last_mut(), number(lost.trim())) {
+            if let (Some(table), Some(lost)) = (self.table(), number(lost.trim())) {
                 table.lost = Some(lost);
             }
             return true;
@@ -423,7 +436,7 @@ impl ExitTables {
 
     /// `79744, Total events handled time:130785328.50us.`
     fn totals(&mut self, line: &str) -> bool {
-        let Some(table) = self.tables.last_mut() else { return false };
+        let Some(table) = self.table() else { return false };
         let Some((count, time)) = line.split_once(", Total events handled time:") else { return false };
         table.count = number(count.trim());
         let time = time.trim_end_matches('.').trim().strip_suffix("us").and_then(decimal);
@@ -442,7 +455,7 @@ impl ExitTables {
             _ => return false,
         };
         let per_s = per_s.map(|per_s| per_s as f64);
-        match self.tables.last_mut().filter(|_| event == "Total") {
+        match self.table().filter(|_| event == "Total") {
             Some(table) => table.count = Some(count),
             None => self.push(ExitTableRow { event, key, count, per_s, ..ExitTableRow::default() }),
         }
@@ -454,7 +467,7 @@ impl ExitTables {
         let seconds = || decimal(words.first()?);
         match words {
             [_, "seconds", "time", "elapsed", ..] => {
-                let (span, table) = (seconds().map(|seconds| Nanos((seconds * 1e9) as u64)), self.tables.last_mut());
+                let (span, table) = (seconds().map(|seconds| Nanos((seconds * 1e9) as u64)), self.table());
                 if let Some(table) = table {
                     let per_s =
                         |count: u64| span.filter(|span| span.0 > 0).map(|span| count as f64 * 1e9 / span.0 as f64);
