@@ -5,7 +5,7 @@ use crate::terminal::terminal_style;
 use crate::views::ViewArg;
 use crate::{Outcome, write_json};
 use anyhow::{bail, ensure};
-use exitscope_model::LedgerLine;
+use exitscope_model::{Ledger, LedgerLine};
 use exitscope_trace::Input;
 use exitscope_trace::counts::{is_counts, read};
 use exitscope_view::{
@@ -32,24 +32,24 @@ impl CountedFiles {
             let text = read(input)?;
             texts.files.push(input.name().to_string());
             texts.ledger.merge(&text.ledger);
-            for counts in text.counts {
-                match texts.counts.contains(&counts) {
-                    true => texts.ledger.count(LedgerLine::RepeatedScreen),
-                    false => texts.counts.push(counts),
-                }
-            }
-            for table in text.tables {
-                match texts.tables.contains(&table) {
-                    true => texts.ledger.count(LedgerLine::RepeatedScreen),
-                    false => texts.tables.push(table),
-                }
-            }
+            add_new(&mut texts.counts, text.counts, &mut texts.ledger);
+            add_new(&mut texts.tables, text.tables, &mut texts.ledger);
         }
         Ok(Some(CountedFiles(texts)))
     }
 
     fn report(&self) -> CountsReport {
         CountsReport::of(&self.0)
+    }
+}
+
+/// Adds what is not there yet: what is pasted twice was counted once.
+fn add_new<T: PartialEq>(known: &mut Vec<T>, more: Vec<T>, ledger: &mut Ledger) {
+    for one in more {
+        match known.contains(&one) {
+            true => ledger.count(LedgerLine::RepeatedScreen),
+            false => known.push(one),
+        }
     }
 }
 
