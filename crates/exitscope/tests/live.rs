@@ -193,10 +193,13 @@ fn those_are_named_who_had_the_cpus_for_which_guests_waited() {
         let unknown = of("unknown", "") + of("others", "");
         assert!(unknown * 10 <= steal && steal > 500_000_000, "{flags:?}: {steal} {times:?}");
         assert_eq!(times.iter().max_by_key(|row| row.1).unwrap().0.1, "yes", "{flags:?}: {times:?}");
+        // A guest meets only those processes that ran on its own CPUs: with other load beside, not all six of them.
         let page = common::stdout(&common::run(&["report", data.to_str().unwrap(), "--all"]));
-        assert!(page.contains("Steal by who had the CPU") && page.contains("yes (6 processes)"), "{page}");
+        let names_some =
+            |text: &str, after: &str| (2..=6).any(|n| text.contains(&format!("yes ({n} processes){after}")));
+        assert!(page.contains("Steal by who had the CPU") && names_some(&page, ""), "{page}");
         let advice = common::stdout(&common::run(&["advise", data.to_str().unwrap()]));
-        assert!(advice.contains("yes (6 processes) had the CPU"), "{advice}");
+        assert!(names_some(&advice, " had the CPU"), "{advice}");
     }
 }
 
