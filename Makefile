@@ -5,7 +5,7 @@
 
 CARGO ?= cargo
 .DEFAULT_GOAL := help
-.PHONY: help setup rust tools tracefs bucket node page demo cluster-demo top test test-page test-rig lint bench screenshots soak
+.PHONY: help setup rust tools tracefs bucket prometheus node page demo cluster-demo top test test-page test-rig lint bench screenshots soak
 
 # Watching a host's guests is root's.
 AS_ROOT = $(if $(filter 0,$(shell id -u)),,--config 'target."cfg(unix)".runner = "sudo"')
@@ -13,7 +13,7 @@ AS_ROOT = $(if $(filter 0,$(shell id -u)),,--config 'target."cfg(unix)".runner =
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-setup: rust tools tracefs bucket node ## Install what is missing of the tools that test and bench use
+setup: rust tools tracefs bucket prometheus node ## Install what is missing of the tools that test and bench use
 	@$(CARGO) fetch --quiet --locked
 	@echo "setup: everything is there"
 
@@ -44,6 +44,15 @@ target/moto/bin/moto_server:
 	target/moto/bin/pip install --quiet --disable-pip-version-check 'moto[s3]==5.2.5' flask flask-cors || \
 	echo "setup: moto could not be installed; going on without it; the tests of stores in buckets need it" >&2
 
+# Unpacked and not installed: Debian's package would run it as a service.
+prometheus: target/prometheus/usr/bin/promtool
+target/prometheus/usr/bin/promtool:
+	@echo "setup: unpacking Debian's prometheus"
+	@mkdir -p target/prometheus && cd target/prometheus && \
+	{ apt-get download -qq prometheus || { apt-get update -qq && apt-get download -qq prometheus; }; } >/dev/null 2>&1 && \
+	dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb || \
+	echo "setup: prometheus is missing; going on without it; the tests of rules and alerts need it" >&2
+
 # What Vite needs; web/package.json says it, too.
 node:
 	@node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 22 || (a === 22 && b >= 12) || (a === 20 && b >= 19) ? 0 : 1)' 2>/dev/null \
@@ -71,7 +80,7 @@ top: rust ## Build the command, and watch this host's guests with it, as root
 	$(CARGO) run --release --quiet --locked --package exitscope $(AS_ROOT) -- top
 
 test: setup page ## Run every test and check, and say how long each part takes
-	$(CARGO) xtask ci
+	PATH="$$PATH:$(CURDIR)/target/prometheus/usr/bin" $(CARGO) xtask ci
 
 test-page: page ## Test the page in Chromium; also a part of `make test`
 	$(CARGO) build --quiet --locked --package exitscope --package tiny-guest

@@ -1219,6 +1219,13 @@ pub struct ExporterArgs {
     /// VMs with series of their own; further ones are counted as `other`
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=10_000))]
     pub max_vms: usize,
+    /// Serve where time went also by vCPU: up to ten series for each
+    #[arg(long)]
+    pub per_vcpu: bool,
+    /// Serve nothing: write the metrics to this file every 15 s, for node_exporter's textfile collector (name it *.prom). It is
+    /// removed at the end
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "AccessArgs"])]
+    pub textfile: Option<PathBuf>,
     #[command(flatten)]
     pub access: AccessArgs,
     /// Do not use BPF

@@ -27,7 +27,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 
 /// VMs and reasons of which metrics have series of their own.
-const SERIES: SeriesLimits = SeriesLimits { vms: 1_000, reasons: 256 };
+const SERIES: SeriesLimits = SeriesLimits { vms: 1_000, reasons: 256, per_vcpu: false };
 
 /// Passes the selected exits on.
 struct Passing<'a> {

@@ -5,8 +5,10 @@ mod common;
 use common::server::{PATIENCE, Server};
 use common::{cannot_trace, exitscope, report, tiny_guest};
 use exitscope_skips::{Part, Skipped, or_skip, skip};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -85,6 +87,113 @@ fn counts_are_the_guests_and_those_of_a_recording_at_the_same_time() {
         exporter.wait_for(&format!("exitscope_vm_processes{{vm=\"{name}\"}}"), 0.0);
         assert_eq!(exporter.0.end("-TERM"), 0, "SIGTERM is no failure");
     }
+}
+
+/// Busy processes beside a guest on one CPU, until it is dropped.
+struct Beside(Vec<Child>);
+
+impl Beside {
+    fn start(programs: &[(&Path, &[&str])]) -> Beside {
+        let on_one_cpu = |(program, flags): &(&Path, &[&str])| {
+            let mut command = Command::new("taskset");
+            command.args(["-c", "0"]).arg(program).args(*flags).stdout(Stdio::null()).spawn().unwrap()
+        };
+        Beside(programs.iter().map(on_one_cpu).collect())
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        self.0.iter_mut().for_each(common::server::end);
+    }
+}
+
+/// What Prometheus makes of an exporter that it scrapes each second: rules have values, and a guest that shares its CPU with a
+/// process that never sleeps is about to be alerted of.
+#[test]
+fn a_prometheus_that_scrapes_it_evaluates_the_rules_and_alerts() {
+    let tool = |name: &str| {
+        let missing = |error| skip(Part::Promtool, format!("{name}, of Debian's package prometheus: {error}"));
+        Command::new(name).arg("--version").output().map(|_| ()).map_err(missing)
+    };
+    or_skip!(tool("promtool").and_then(|()| tool("prometheus")));
+    let folder = tempfile::tempdir().unwrap();
+    let name = format!("p{}", std::process::id());
+    let guest = guest(folder.path(), &name);
+    let exporter = or_skip!(Exporter::start(&["--per-vcpu"]));
+    let _beside = Beside::start(&[(&guest, &["--repeat", "1000000"]), (Path::new("yes"), &[])]);
+    let mixin = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/mixin").canonicalize().unwrap();
+    let target = exporter.0.url.split('/').next().unwrap();
+    let config = format!(
+        "global: {{ scrape_interval: 1s, evaluation_interval: 1s }}\n\
+         rule_files: [{mixin}/rules.yml, {mixin}/alerts.yml]\n\
+         scrape_configs: [{{ job_name: exitscope, static_configs: [{{ targets: ['{target}'] }}] }}]\n",
+        mixin = mixin.display()
+    );
+    let file = folder.path().join("prometheus.yml");
+    std::fs::write(&file, config).unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let server = Command::new("prometheus")
+        .arg(format!("--config.file={}", file.display()))
+        .arg(format!("--storage.tsdb.path={}", folder.path().join("tsdb").display()))
+        .arg(format!("--web.listen-address={free}"))
+        .stderr(std::fs::File::create(folder.path().join("log")).unwrap())
+        .spawn();
+    let prometheus = Server { child: server.unwrap(), url: format!("{free}/") };
+    let value = |query: &str| -> Option<f64> {
+        let url = format!("http://{free}");
+        let output = Command::new("promtool").args(["query", "instant", "-o", "json", &url, query]).output().unwrap();
+        let rows: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
+        rows[0]["value"][1].as_str()?.parse().ok()
+    };
+    let began = Instant::now();
+    let wait_for = |query: &str| loop {
+        if let Some(value) = value(query) {
+            break value;
+        }
+        let log = || std::fs::read_to_string(folder.path().join("log")).unwrap();
+        assert!(began.elapsed() < PATIENCE, "{query} has no value: {}", log());
+        sleep(Duration::from_millis(300));
+    };
+    let alert = format!("ALERTS{{alertname=\"ExitscopeSteal\", vm=\"{name}\"}}");
+    assert_eq!(wait_for(&alert), 1.0);
+    let rules = std::fs::read_to_string(mixin.join("rules.yml")).unwrap();
+    let recorded: Vec<&str> = rules.lines().filter_map(|line| line.trim().strip_prefix("- record: ")).collect();
+    // The guest's halts are rarer than its other exits, and back ends differ in whether they tell of them.
+    for record in recorded.iter().filter(|record| !record.contains("halts")) {
+        wait_for(&format!("{record}{{vm=\"{name}\"}}"));
+    }
+    let whole = wait_for(&format!("sum(vm_part:exitscope_vm_time:ratio_rate5m{{vm=\"{name}\"}})"));
+    assert!((whole - 1.0).abs() < 1e-6, "the parts of a VM are all of its time: {whole}");
+    assert!(wait_for(&format!("sum(exitscope_vcpu_time_seconds_total{{vm=\"{name}\"}})")) > 0.0);
+    drop(prometheus);
+    assert_eq!(exporter.0.end("-TERM"), 0);
+}
+
+#[test]
+fn a_file_of_metrics_is_there_while_it_runs_and_only_then() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("exitscope.prom");
+    let mut exporter = exitscope();
+    exporter.args(["exporter", "--textfile", file.to_str().unwrap()]).stderr(Stdio::piped());
+    let mut exporter = exporter.spawn().unwrap();
+    let mut said = String::new();
+    let mut stderr = BufReader::new(exporter.stderr.take().unwrap());
+    while !said.contains("writing ") {
+        if stderr.read_line(&mut said).unwrap() == 0 {
+            exporter.wait().unwrap();
+            or_skip!(Err(cannot_trace(said.clone())));
+        }
+    }
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("exitscope_build_info{") && !text.contains("process_"), "{text}");
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o644, "node_exporter is another user");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    assert!(Command::new("kill").arg(exporter.id().to_string()).status().unwrap().success());
+    assert_eq!(exporter.wait().unwrap().code(), Some(0));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    let other = common::run(&["exporter", "--textfile", "/dev/null"]);
+    assert!(other.status.code() == Some(2) && common::stderr(&other).contains("*.prom"), "{other:?}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::families as f;
 use crate::scrape::{SampleValue, Scrape};
 use exitscope_http::visible;
 use exitscope_live::{CountInterval, GroupTotals, LiveGroup};
-use exitscope_model::{TimePart, YieldCall};
+use exitscope_model::{AllParts, TimePart, YieldCall};
 use exitscope_record::{CountAndTime, CountingCost};
 use exitscope_stats::CoarseBuckets;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The VM and the reason of what has no place of its own.
 pub const OTHER: &str = "other";
 
-/// The VM of what was gone before its name could be learnt.
+/// The VM of what was gone before its name could be learnt, and the vCPU of what no event gives a number.
 pub const UNKNOWN: &str = "unknown";
 
 /// Bytes of a VM's name.
@@ -41,6 +41,8 @@ pub struct SeriesLimits {
     pub vms: usize,
     /// Exit reasons with counts of their own, of all VMs together.
     pub reasons: usize,
+    /// Where time went, also by vCPU.
+    pub per_vcpu: bool,
 }
 
 /// Everything that was counted.
@@ -66,6 +68,10 @@ struct Vm {
     /// By what the hypervisor calls it.
     yields: BTreeMap<&'static str, u64>,
     served: u64,
+    /// Where the wall time of all vCPUs went.
+    time: AllParts,
+    /// The same by the vCPU's number, where asked for. Those without a number are together: a thread's is another at each start.
+    vcpu_time: BTreeMap<Option<u32>, AllParts>,
     processes: BTreeSet<u32>,
     vcpus: usize,
     /// When it last had a process: CLOCK_MONOTONIC, nanoseconds.
@@ -83,6 +89,7 @@ impl Counts {
         for vm in self.vms.values_mut() {
             (vm.processes, vm.vcpus) = (BTreeSet::new(), 0);
         }
+        let per_vcpu = self.limits.per_vcpu;
         for (lane, (state, totals)) in &new.vcpus {
             let place = self.place(&name(lane.process));
             if let Some(state) = state {
@@ -90,6 +97,14 @@ impl Counts {
                 vm.seen = new.at;
                 vm.vcpus += usize::from(!state.ended);
                 vm.processes.extend((!state.ended).then_some(lane.process));
+                // Of a recording, exits alone are given, and no wall time: nothing says what was between them.
+                if totals.wall > 0 {
+                    let parts = totals.parts();
+                    vm.time.merge(&parts);
+                    if per_vcpu {
+                        vm.vcpu_time.entry(state.vcpu).or_default().merge(&parts);
+                    }
+                }
             }
             for (group, GroupTotals { ended: new, .. }) in &totals.groups {
                 if let Some(call) = yield_call(group).filter(|_| new.count > 0) {
@@ -188,6 +203,15 @@ impl Counts {
             for (call, count) in &vm.yields {
                 scrape.add(&f::YIELDS, [name.as_str(), call], SampleValue::Count(*count));
             }
+            for (part, ns) in parts_of(&vm.time) {
+                scrape.add(&f::VM_TIME, [name.as_str(), part], seconds(ns));
+            }
+            for (vcpu, time) in &vm.vcpu_time {
+                let vcpu = vcpu.map_or(UNKNOWN.to_string(), |number| number.to_string());
+                for (part, ns) in parts_of(time) {
+                    scrape.add(&f::VCPU_TIME, [name.as_str(), &vcpu, part], seconds(ns));
+                }
+            }
             if vm.served > 0 {
                 scrape.add(&f::IN_KERNEL_EVENTS, [name], SampleValue::Count(vm.served));
             }
@@ -215,6 +239,11 @@ fn yield_call(group: &LiveGroup) -> Option<YieldCall> {
     }
 }
 
+/// The parts that a vCPU had, by their label.
+fn parts_of(time: &AllParts) -> impl Iterator<Item = (&'static str, u64)> {
+    TimePart::ALL.into_iter().map(|part| (f::part_label(part), time.get(part).0)).filter(|part| part.1 > 0)
+}
+
 fn word(is: bool) -> &'static str {
     if is { "true" } else { "false" }
 }
@@ -240,8 +269,11 @@ const _: () = assert!(CoarseBuckets::LIMIT_BITS > BOUNDS[BOUNDS.len() - 1], "len
 mod tests {
     use super::*;
     use exitscope_live::Deltas;
-    use exitscope_model::{CodeList, ExitCode, SubjectKind};
-    use exitscope_record::{CountKey, CountedKind, CountedSubject, CountedVcpu, Snapshot, VcpuRunner};
+    use exitscope_model::{CodeList, ExitCode, ExitParts, SubjectKind};
+    use exitscope_record::{
+        CountKey, CountedKind, CountedSubject, CountedVcpu, CountedVcpuState, Snapshot, VcpuRunner,
+    };
+    use exitscope_units::Nanos;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -274,7 +306,7 @@ mod tests {
     }
 
     fn counts(vms: usize, reasons: usize) -> OfSnapshots {
-        OfSnapshots(Counts::new(SeriesLimits { vms, reasons }), Deltas::default())
+        OfSnapshots(Counts::new(SeriesLimits { vms, reasons, per_vcpu: true }), Deltas::default())
     }
 
     fn of(OfSnapshots(counts, _): &OfSnapshots, vm: &str, reason: &str) -> Option<u64> {
@@ -318,6 +350,41 @@ mod tests {
         let mut scrape = Scrape::default();
         counts.0.write(&mut scrape);
         assert_eq!(scrape.open_metrics().matches("exitscope_yields_total{").count(), 3);
+    }
+
+    #[test]
+    fn the_parts_of_a_vms_time_add_up_to_that_of_its_vcpus() {
+        let (mut counts, mut now) = (counts(9, 9), Snapshot::default());
+        let vcpu = |number: u32| CountedVcpu { process: 7, runner: VcpuRunner::Thread(8 + number) };
+        for (seconds, polled) in [(10, 400), (20, 1_400)] {
+            now.at = seconds * SECOND;
+            for number in [0, 1] {
+                let outside = ExitParts::ZERO.with(TimePart::Polling, Nanos(polled)).with(TimePart::Steal, Nanos(100));
+                let state = CountedVcpuState { vcpu: Some(number), until: now.at, outside, ..Default::default() };
+                now.lanes.insert(vcpu(number), CountedVcpuState { first: 5 * SECOND, ..state });
+            }
+            let cause = CountedKind::Exit(ExitCode::new(CodeList::Vmx, 30));
+            let count = now.counts.entry(CountKey { lane: vcpu(1), cause, subject: None }).or_default();
+            (count.count, count.total) = (count.count + 1, count.total + 9_000);
+            count.not_cost.add(TimePart::Steal, Nanos(2_000));
+            counts.absorb(&now, |_| "web".into());
+        }
+        let mut scrape = Scrape::default();
+        counts.0.write(&mut scrape);
+        let text = scrape.open_metrics();
+        let of = |labels: &str| -> f64 {
+            let lines = text.lines().filter_map(|line| line.strip_prefix(labels)?.rsplit_once(' '));
+            lines.map(|(_, value)| (value.parse::<f64>().unwrap() * 1e9).round()).sum()
+        };
+        assert_eq!(of("exitscope_vm_time_seconds_total{vm=\"web\","), 2.0 * 15e9);
+        for (part, ns) in [("polling", 2_800.0), ("steal", 4_200.0), ("cost", 14_000.0)] {
+            assert_eq!(of(&format!("exitscope_vm_time_seconds_total{{vm=\"web\",part=\"{part}\"}}")), ns, "{text}");
+        }
+        // Nothing says that kvm_exit fires here.
+        assert_eq!(of("exitscope_vm_time_seconds_total{vm=\"web\",part=\"guest\"}"), 0.0);
+        for number in 0..2 {
+            assert_eq!(of(&format!("exitscope_vcpu_time_seconds_total{{vm=\"web\",vcpu=\"{number}\",")), 15e9);
+        }
     }
 
     #[test]

@@ -70,6 +70,26 @@ impl<S: CountsSource> Exporter<S> {
         let (counts, own) = (Counts::new(limits), ProcessMetrics::new());
         Exporter { state: RefCell::new(State { source, counts, own, read: Instant::now(), trouble: None }) }
     }
+
+    /// The metrics as node_exporter reads them from a file: without those of this process, whose names are node_exporter's own.
+    ///
+    /// # Errors
+    ///
+    /// If the source cannot be read.
+    pub fn textfile(&self) -> Result<String, String> {
+        let mut state = self.state.borrow_mut();
+        state.absorb()?;
+        Ok(state.counted().plain())
+    }
+
+    /// Reads the source if that was not done for a while, so that names are learnt while VMs run.
+    pub fn collect(&self) {
+        let mut state = self.state.borrow_mut();
+        if state.read.elapsed() >= COLLECT_INTERVAL {
+            // An error is kept for /healthz, and the next reading fails, too.
+            let _ = state.absorb();
+        }
+    }
 }
 
 impl<S: CountsSource> State<S> {
@@ -86,14 +106,20 @@ impl<S: CountsSource> State<S> {
         let began = Instant::now();
         let absorbed = self.absorb();
         let text = absorbed.map(|()| {
-            let mut scrape = Scrape::default();
-            self.counts.write(&mut scrape);
-            scrape.add(&f::BUILD, [env!("CARGO_PKG_VERSION"), self.source.route()], SampleValue::Info);
+            let mut scrape = self.counted();
             self.own.write(&mut scrape);
             if open_metrics { scrape.open_metrics() } else { scrape.plain() }
         });
         self.own.scraped(began.elapsed());
         text
+    }
+
+    /// What was counted, as last read.
+    fn counted(&self) -> Scrape {
+        let mut scrape = Scrape::default();
+        self.counts.write(&mut scrape);
+        scrape.add(&f::BUILD, [env!("CARGO_PKG_VERSION"), self.source.route()], SampleValue::Info);
+        scrape
     }
 
     /// The page that people see.
@@ -142,11 +168,7 @@ impl<S: CountsSource + 'static> RequestHandler for Exporter<S> {
     }
 
     fn poll_changes(self: &Rc<Self>) {
-        let mut state = self.state.borrow_mut();
-        if state.read.elapsed() >= COLLECT_INTERVAL {
-            // An error is kept for /healthz.
-            let _ = state.absorb();
-        }
+        self.collect();
     }
 
     fn count(&self, what: ServerEvent) {

@@ -64,9 +64,9 @@ macro_rules! families {
     };
 }
 
-/// The value of the label `part`.
+/// The value of the label `part`. What exits cost is one figure: counting does not tell the kernel's time from user space's.
 pub fn part_label(part: TimePart) -> &'static str {
-    part.column().trim_end_matches("_ns")
+    if part == TimePart::Kernel { "cost" } else { part.column().trim_end_matches("_ns") }
 }
 
 const SECONDS: Option<&str> = Some("seconds");
@@ -81,6 +81,10 @@ families! {
         "Cost of exits: time in the kernel and in user space, and nothing else";
     EXIT_PARTS: Counter "exitscope_exit_part" SECONDS, ["vm", "reason", "part"],
         "Time in exits that is no cost, by what it is: polling, halted, steal, stopped, and the other parts of docs/accounting.md";
+    VM_TIME: Counter "exitscope_vm_time" SECONDS, ["vm", "part"],
+        "Wall time of the VM's vCPUs since their first event, by what it was: guest, cost (of exits), and the parts that are no cost; together all of it";
+    VCPU_TIME: Counter "exitscope_vcpu_time" SECONDS, ["vm", "vcpu", "part"],
+        "The same by vCPU, with --per-vcpu; vCPUs of which no event says the number are together `unknown`";
     USER_SPACE_EXITS: Counter "exitscope_user_space_exits" None, ["vm", "reason"],
         "VM exits that user space answered";
     IN_KERNEL_EVENTS: Counter "exitscope_in_kernel_events" None, ["vm"],

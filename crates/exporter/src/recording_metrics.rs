@@ -121,7 +121,7 @@ mod tests {
         assembler.push(&events, &mut exits, &mut ledger);
         let mut recorded = RecordingMetrics::default();
         exits.iter().for_each(|exit| recorded.absorb(exit));
-        let text = recorded.text(SeriesLimits { vms: 9, reasons: 9 }, |_| "web".into());
+        let text = recorded.text(SeriesLimits { vms: 9, reasons: 9, ..SeriesLimits::default() }, |_| "web".into());
         for line in [
             "exitscope_exit_cost_seconds_total{vm=\"web\",reason=\"CPUID\"} 2e-7",
             "exitscope_exit_cost_seconds_total{vm=\"web\",reason=\"HLT\"} 2e-7",

@@ -92,7 +92,7 @@ impl Server {
         let stop = Arc::new(AtomicBool::new(false));
         let asked = stop.clone();
         let thread = std::thread::spawn(move || {
-            let exporter = Exporter::new(source, SeriesLimits { vms: 1000, reasons: 64 });
+            let exporter = Exporter::new(source, SeriesLimits { vms: 1000, reasons: 64, per_vcpu: true });
             serve(listener, access, exporter, || asked.load(Ordering::Relaxed)).unwrap();
         });
         Server { address, stop, thread: Some(thread) }
