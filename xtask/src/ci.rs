@@ -71,6 +71,7 @@ const WITH_GUESTS: [(&str, &[&str]); 4] = [
             "account",
             "advise",
             "arms",
+            "capabilities",
             "counting",
             "exit_delay",
             "exporter",

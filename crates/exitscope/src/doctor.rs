@@ -5,7 +5,7 @@ use crate::terminal::terminal_style;
 use crate::{Outcome, write_json};
 use exitscope_lab::doctor::checkup;
 use exitscope_lab::open_kvm;
-use exitscope_record::{Aggregation, CountingOptions, TracingBackend};
+use exitscope_record::{Aggregation, CAPABILITIES, Capability, CountingOptions, TracingBackend, Without};
 use exitscope_scenario::findings::{Check, CheckState};
 use exitscope_signals::catch_signals;
 use exitscope_view::{DoctorReport, doctor_page, write_page};
@@ -14,7 +14,10 @@ use std::io::Write;
 pub fn run(args: &DoctorArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     catch_signals()?;
     let mut checks = checkup()?;
-    checks.extend(recording());
+    let recording = recording();
+    let works = recording.iter().all(|check| check.state != CheckState::Missing);
+    checks.extend(recording);
+    checks.extend(CAPABILITIES.iter().filter_map(|of| capability(of, works)));
     let checkup = DoctorReport::of(&checks);
     match args.format {
         EventsFormat::Json => write_json(&checkup, out)?,
@@ -39,10 +42,12 @@ fn recording() -> Vec<Check> {
     };
     match counting.route() {
         TracingBackend::PerfEvents { because } => {
-            let remedy = "BPF costs guests less: run as root, or `setcap cap_bpf,cap_perfmon,cap_dac_read_search+ep` the \
-                          program; a kernel needs CONFIG_BPF_SYSCALL and CONFIG_BPF_EVENTS, and in a container BPF must be \
-                          allowed";
-            vec![row(what, CheckState::Limited, format!("by perf events; BPF: {because}"), Some(remedy.to_string()))]
+            let remedy = format!(
+                "BPF costs guests less: {}; a kernel needs CONFIG_BPF_SYSCALL and CONFIG_BPF_EVENTS, and in a container BPF must \
+                 be allowed",
+                Capability::remedy()
+            );
+            vec![row(what, CheckState::Limited, format!("by perf events; BPF: {because}"), Some(remedy))]
         }
         TracingBackend::Bpf => {
             let (arguments, records) = counting.tracepoints();
@@ -58,4 +63,18 @@ fn recording() -> Vec<Check> {
             vec![row(what, CheckState::Good, "by BPF programs".to_string(), None), looked_at]
         }
     }
+}
+
+/// Whether a capability that recording uses is held. Where it `works`, none is missing: groups and perf_event_paranoid may stand in.
+fn capability(of: &Capability, works: bool) -> Option<Check> {
+    let (state, found) = match of.is_held()? {
+        true => (CheckState::Good, of.needed_for.to_string()),
+        false if of.without == Without::Nothing && !works => {
+            (CheckState::Missing, format!("not held: {}", of.needed_for))
+        }
+        false => (CheckState::Limited, format!("not held: {}", of.needed_for)),
+    };
+    let remedy = (state == CheckState::Missing || state == CheckState::Limited && of.without == Without::Dearer)
+        .then(Capability::remedy);
+    Some(Check { area: "Capabilities", what: of.name.to_string(), state, found, remedy })
 }

@@ -85,10 +85,13 @@ fn record_once(args: &RecordArgs, out: &mut dyn Write) -> anyhow::Result<Outcome
     host.add(vms().iter().flat_map(|vm| vm.options.settings(VmId(vm.process))));
     let own = host.add(recorder::ALL.map(|name| HostSetting::new("exitscope", name, "")));
     let names = EventNames::default();
-    let to = output_file::create(&args.output)?;
-    let mut file = Recording::new(to, &host.head(&names, !args.no_compress), own, &tracepoints)?;
-    let wanted = CaptureOptions { tracepoints, processes, buffer: args.buffer, without_bpf: args.no_bpf };
+    let head = host.head(&names, !args.no_compress);
+    let wanted =
+        CaptureOptions { tracepoints: tracepoints.clone(), processes, buffer: args.buffer, without_bpf: args.no_bpf };
+    // What may not be recorded leaves no empty file in the place of an older one.
     let mut capture = Capture::start(wanted)?;
+    let to = output_file::create(&args.output)?;
+    let mut file = Recording::new(to, &head, own, &tracepoints)?;
     file.note(recorder::TRACING_BACKEND, capture.route().name());
     if let TracingBackend::PerfEvents { because } = capture.route() {
         say!("recording by perf events, as BPF may not be used: {because}");

@@ -3,7 +3,7 @@
 mod common;
 
 use common::server::{PATIENCE, Server};
-use common::{cannot_trace, exitscope, report, tiny_guest};
+use common::{Beside, cannot_trace, exitscope, report, tiny_guest};
 use exitscope_skips::{Part, Skipped, or_skip, skip};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -89,23 +89,10 @@ fn counts_are_the_guests_and_those_of_a_recording_at_the_same_time() {
     }
 }
 
-/// Busy processes beside a guest on one CPU, until it is dropped.
-struct Beside(Vec<Child>);
-
-impl Beside {
-    fn start(programs: &[(&Path, &[&str])]) -> Beside {
-        let on_one_cpu = |(program, flags): &(&Path, &[&str])| {
-            let mut command = Command::new("taskset");
-            command.args(["-c", "0"]).arg(program).args(*flags).stdout(Stdio::null()).spawn().unwrap()
-        };
-        Beside(programs.iter().map(on_one_cpu).collect())
-    }
-}
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        self.0.iter_mut().for_each(common::server::end);
-    }
+/// On one CPU, which they share.
+fn on_one_cpu(program: &Path, flags: &[&str]) -> Child {
+    let mut command = Command::new("taskset");
+    command.args(["-c", "0"]).arg(program).args(flags).stdout(Stdio::null()).spawn().unwrap()
 }
 
 /// What Prometheus makes of an exporter that it scrapes each second: rules have values, and a guest that shares its CPU with a
@@ -121,7 +108,7 @@ fn a_prometheus_that_scrapes_it_evaluates_the_rules_and_alerts() {
     let name = format!("p{}", std::process::id());
     let guest = guest(folder.path(), &name);
     let exporter = or_skip!(Exporter::start(&["--per-vcpu"]));
-    let _beside = Beside::start(&[(&guest, &["--repeat", "1000000"]), (Path::new("yes"), &[])]);
+    let _beside = Beside(vec![on_one_cpu(&guest, &["--repeat", "1000000"]), on_one_cpu(Path::new("yes"), &[])]);
     let mixin = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/mixin").canonicalize().unwrap();
     let target = exporter.0.url.split('/').next().unwrap();
     let config = format!(

@@ -1,5 +1,6 @@
 //! What can go wrong, and what to do about it.
 
+use crate::Capability;
 use exitscope_units::Nanos;
 use std::io;
 use std::path::PathBuf;
@@ -22,10 +23,7 @@ pub enum RecordError {
     #[error("this kernel has no tracepoints of KVM: load its module (`modprobe kvm_intel`, `kvm_amd`, `kvm_hv`)")]
     NoTracepoints,
     /// Neither way of recording works.
-    #[error(
-        "neither BPF ({bpf}) nor perf events ({perf}) may be used: run as root, or \
-         `setcap cap_bpf,cap_perfmon,cap_dac_read_search+ep` this program"
-    )]
+    #[error("neither BPF ({bpf}) nor perf events ({perf}) may be used: {}", Capability::remedy())]
     NoRoute {
         /// Why not BPF.
         bpf: io::Error,
@@ -34,8 +32,8 @@ pub enum RecordError {
     },
     /// Exits cannot be delayed, as no BPF program may be run.
     #[error(
-        "exits cannot be delayed: only a BPF program can, and BPF may not be used ({bpf}): run as root, or \
-         `setcap cap_bpf,cap_perfmon,cap_dac_read_search+ep` this program"
+        "exits cannot be delayed: only a BPF program can, and BPF may not be used ({bpf}): {}",
+        Capability::remedy()
     )]
     NoDelay {
         /// Why not BPF.

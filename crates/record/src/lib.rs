@@ -25,6 +25,7 @@ mod aggregate;
 mod bpf;
 mod btf;
 mod bytes;
+mod capabilities;
 mod capture;
 mod error;
 mod mapping;
@@ -39,6 +40,7 @@ pub use aggregate::{
     CountingOptions, HaltWakeUps, OpenExit, Snapshot, VcpuRunner,
 };
 pub use bpf::{DelayCounts, DelayedExits, ExitDelay};
+pub use capabilities::{CAPABILITIES, Capability, Without};
 pub use capture::{Capture, CaptureOptions, Drained, Processes, TracepointSample, TracingBackend};
 pub use error::RecordError;
 pub use stats::{Stats, vcpu_stats};

@@ -91,7 +91,8 @@ impl PerfEvents {
                     ring.events.push(event);
                 }
                 None => {
-                    let mapping = Mapping::new(&event, 0, page_size() + self.size, true)?;
+                    let mapping = Mapping::new(&event, 0, page_size() + self.size, true);
+                    let mapping = mapping.map_err(|error| may_not_be_locked(error, self.size))?;
                     let (size, events, follows) = (self.size, vec![event], Cell::new(0));
                     opened = Some(Ring { cpu, mapping, size, events, follows });
                 }
@@ -163,6 +164,19 @@ impl PerfEvents {
             _ => {}
         }
     }
+}
+
+/// Why a ring may not be had: kernel/events/core.c (`perf_mmap`) locks its pages, beyond perf_event_mlock_kb only up to RLIMIT_MEMLOCK, and
+/// says EPERM, as for what capabilities forbid. By then the event was opened, which was the question of those.
+fn may_not_be_locked(error: io::Error, size: usize) -> io::Error {
+    if error.raw_os_error() != Some(libc::EPERM) {
+        return error;
+    }
+    let what = format!(
+        "the memory of a buffer of {} KiB for each CPU may not be locked: a smaller --buffer, a higher `ulimit -l`, or cap_ipc_lock",
+        size >> 10
+    );
+    io::Error::new(error.kind(), what)
 }
 
 impl Ring {

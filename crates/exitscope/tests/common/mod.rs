@@ -115,6 +115,18 @@ pub fn machine() -> MutexGuard<'static, ()> {
     MACHINE.lock().unwrap_or_else(|failed| failed.into_inner())
 }
 
+/// Processes beside a test, until it is over or has failed.
+pub struct Beside(pub Vec<std::process::Child>);
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        self.0.iter_mut().for_each(|child| {
+            let _ = child.kill();
+            let _ = child.wait();
+        });
+    }
+}
+
 /// The guest of rig/tiny-guest, built once. In one run it does 23 writes to port 0x10, 17 reads of port 0x11, 13 writes to
 /// memory at 0x8000 and 1 halt.
 pub fn tiny_guest() -> &'static Path {
