@@ -9,6 +9,7 @@ import { clock, count, ns, share } from "./format";
 import { isAsking, noneGiven } from "./given";
 import { kept } from "./url_state";
 import { drawNotes } from "./notes";
+import { isPrinting } from "./print";
 import { exitsOver, hasGuestTime, partName, parts, statesOver, together, waitParts, type Stacks } from "./aggregate";
 import { missingIn, neighbours, phasesOf, pick, singlesInView, type Single } from "./single";
 import { settledRange, chosen, data, selectedVcpus, lengths, selectOnly, range, reasons, stack, vms } from "./selection";
@@ -47,8 +48,10 @@ interface Row {
 /** Height of a lane: the fewer, the taller; and of a VM above its lanes. */
 const laneHeight = (lanes: number): number => (lanes <= 2 ? 84 : lanes <= 6 ? 60 : 44);
 const VM_HEIGHT = 34;
-/** Rows above these are scrolled through. */
+/** Rows above these are scrolled through; on paper, a page has so much of them. */
 const MOST_HEIGHT = 560;
+const PAGE_HEIGHT = 900;
+const mostHeight = (): number => (isPrinting.value ? PAGE_HEIGHT : MOST_HEIGHT);
 /** Where there are more vCPUs, VMs are closed at first. */
 const OPEN_LANES = 24;
 const AXIS = 42;
@@ -231,6 +234,7 @@ function missingNote(): string {
 
 /** What is to be known of what is drawn. */
 function note(): string {
+  if (isPrinting.value && heightOf(rows()) > PAGE_HEIGHT) return "Only as many rows as a page has room for; others are printed when their VM or vCPU is chosen.";
   if (!singlesInView.value)
     return rowsAre.value === "cpus"
       ? "Rows are vCPUs until you zoom in: rows by the host's CPUs need single exits in view."
@@ -265,7 +269,7 @@ export function Timeline() {
     ...pointing,
     key: (event: KeyboardEvent) => {
       const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-      if (by && heightOf(rows()) > MOST_HEIGHT) top.value = Math.max(0, Math.min(heightOf(rows()) - MOST_HEIGHT, top.value + by * VM_HEIGHT));
+      if (by && heightOf(rows()) > mostHeight()) top.value = Math.max(0, Math.min(heightOf(rows()) - mostHeight(), top.value + by * VM_HEIGHT));
       else return pointing.key!(event);
       return true;
     },
@@ -399,8 +403,8 @@ export function Timeline() {
       id="timeline"
       title="What each vCPU did, over time"
       summary={() => `${rows().length} rows over ${ns(settledRange.value[1] - settledRange.value[0])}.`}
-      height={() => Math.min(MOST_HEIGHT, Math.max(VM_HEIGHT, heightOf(rows()))) + AXIS + 4}
-      scroll={{ more: () => Math.max(0, heightOf(rows()) - MOST_HEIGHT), top }}
+      height={() => Math.min(mostHeight(), Math.max(VM_HEIGHT, heightOf(rows()))) + AXIS + 4}
+      scroll={{ more: () => Math.max(0, heightOf(rows()) - mostHeight()), top }}
       time={() => last.current?.scale ?? null}
       draw={draw}
       hit={hit}

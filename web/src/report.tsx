@@ -3,7 +3,7 @@ import { useEffect } from "preact/hooks";
 import { AdviceView } from "./advice";
 import { Devices } from "./devices";
 import { chosenBy, count, ns, plural } from "./format";
-import { Filters } from "./filters";
+import { Filters, PrintedChoices } from "./filters";
 import { dialogKey, Dialogs } from "./find";
 import { Gangs } from "./gang_section";
 import { Halts } from "./halts";
@@ -108,6 +108,7 @@ export function Report() {
         </>
       }
     >
+      <PrintedChoices />
       <Overview />
       <div class="sticky">
         <TabBar />

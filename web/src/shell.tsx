@@ -108,10 +108,6 @@ function SectionLinks({ sections }: { sections: Section[] }) {
   );
 }
 
-/** Prints have all tabs, drawn: those that listen later draw for it. */
-addEventListener("beforeprint", () => document.documentElement.classList.add("printing"));
-addEventListener("afterprint", () => document.documentElement.classList.remove("printing"));
-
 function ThemeChoice() {
   const next = { auto: "light", light: "dark", dark: "auto" } as const;
   return (

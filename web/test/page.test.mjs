@@ -4,7 +4,7 @@ import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { gunzipSync } from "node:zlib";
-import { changed, corpus, csvOf, done, drawsAll, folder, frame, json, launch, micro, open, pageOf, reveal, run, seriousIn, seriousOf, tableOf, thousands } from "./browser.mjs";
+import { changed, corpus, csvOf, done, drawsAll, folder, frame, json, launch, micro, open, pageOf, printed, reveal, run, seriousIn, seriousOf, tableOf, thousands } from "./browser.mjs";
 
 const T2 = corpus("x86-svm/t2.data.gz");
 const XEN = ["--tsc-hz", "2596120000"];
@@ -554,16 +554,34 @@ test("lengths that are chosen are those of the timeline and of the slowest exits
   await done(two);
 });
 
-test("what was never in sight is printed", async () => {
-  const page = await open(browser, boot());
-  await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
-  const blank = await page.$$eval("figure.chart canvas", (all) =>
-    all.filter((canvas) => canvas.width < 100 || !canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value !== 0)).map((canvas) => canvas.closest("figure").id),
-  );
-  assert.deepEqual(blank.filter((id) => id !== "chart-strip"), []);
-  assert.ok((await page.$$("figure.chart")).length > 10);
-  await page.evaluate(() => dispatchEvent(new Event("afterprint")));
+test("all charts are printed, in light colours; tables fit on paper, and the range is named", async () => {
+  const page = await open(browser, boot(), { colorScheme: "dark", hash: `#from=2000000000&to=4000000000&vcpu=${encodeURIComponent("qemu-system-x86 121/0")}` });
+  const charts = await page.$$eval("main figure.chart:not(.sticky *) canvas", (all) => all.map((canvas) => canvas.ariaLabel));
+  assert.ok(charts.length > 10);
+  const { pictures, drawn } = await printed(page);
+  assert.deepEqual(charts.filter((label) => !pictures.get(label)), []);
+  // The dark ground is nowhere: neither behind the text nor in a chart.
+  const dark = [0x15, 0x18, 0x1c].map((part) => (part / 255).toFixed(3).slice(1));
+  assert.equal(new RegExp(dark.map((part) => `0?\\${part}\\d*`).join(" ") + " (rg|RG|scn)").test(drawn), false);
+  // What is blank is not found.
+  const flame = await page.evaluate(() => {
+    const canvas = document.querySelector("#chart-flame canvas");
+    addEventListener("beforeprint", () => (canvas.width = canvas.width));
+    return canvas.ariaLabel;
+  });
+  assert.equal((await printed(page)).pictures.get(flame), 0);
   assert.equal(await page.locator("[role=tabpanel]:visible").count(), 1);
+  await page.setViewportSize({ width: 703, height: 1000 });
+  await page.emulateMedia({ media: "print" });
+  await page.evaluate(() => document.querySelectorAll("details").forEach((of) => (of.open = true)));
+  const cut = await page.$$eval(".scroll", (all) => all.filter((of) => of.clientWidth > 0 && of.scrollWidth > of.clientWidth).map((of) => `${of.ariaLabel}: ${of.scrollWidth} of ${of.clientWidth}`));
+  assert.deepEqual(cut, []);
+  const rows = await page.$$eval("tbody tr", (all) => all.filter((of) => getComputedStyle(of).breakInside !== "avoid").length);
+  assert.equal(rows, 0);
+  const named = page.locator("p.printed").first();
+  assert.match(await named.innerText(), /^Range: \d+\.\d{4} s to \d+\.\d{4} s \(2\.00s\), of the whole recording \(9\.\d\ds\)\. Only vCPU 0\.$/);
+  await page.emulateMedia({ media: "screen" });
+  assert.equal(await named.isVisible(), false);
   await done(page);
 });
 
