@@ -1,7 +1,7 @@
 // Latency over time: a heat map of all exits, and the slowest ones singly.
 import { useSignal } from "@preact/signals";
 import { useRef, useState } from "preact/hooks";
-import { bottomAxis, leftAxis, leftRoom, logarithmic, timeScale, type Plot, type Scale } from "./axes";
+import { bottomAxis, leftAxis, logarithmic, timeScale, type Plot, type Scale } from "./axes";
 import { bucketStart } from "./buckets";
 import { reasonOf } from "./causes";
 import { Chart, type Tip } from "./chart";
@@ -13,7 +13,7 @@ import { pick } from "./single";
 import { chosen, data, selectedVcpus, lengths, selectRange, range, reasons } from "./selection";
 import type { Surface } from "./surface";
 import { DataTable, type Column } from "./table";
-import { brushing, drawBrush, vcpuName, timeAxis, zero } from "./timeline";
+import { brushing, drawBrush, timePlot, vcpuName, timeAxis, zero } from "./timeline";
 import type { SlowOne } from "./types.gen";
 
 /** The next 1, 2 or 5 times a power of ten that is not above. */
@@ -33,12 +33,10 @@ export function HeatMap() {
   const last = useRef<{ plot: Plot; x: Scale; y: Scale; map: Heat } | null>(null);
   const [pointing] = useState(() => brushing(() => last.current?.x ?? null, brush));
   const draw = (s: Surface, w: number, h: number) => {
-    const plot = { x: 0, y: 8, w: 0, h: h - 46 };
-    const map = heat(range.value, (w - 90) / 5);
+    const plot = timePlot(w, 8, h - 46);
+    const map = heat(range.value, plot.w / 5);
     const [low, high] = span(map);
     const y = logarithmic(low, high, plot.y + plot.h, plot.y);
-    plot.x = leftRoom(y);
-    plot.w = w - plot.x - 16;
     const x = timeScale(range.value[0], range.value[1], plot.x, plot.x + plot.w, zero());
     leftAxis(s, plot, y, "Length, from exit to entry (log)");
     bottomAxis(s, plot, x, timeAxis());
@@ -171,11 +169,9 @@ export function Slowest() {
   const [pointing] = useState(() => brushing(() => last.current?.x ?? null, brush));
   const draw = (s: Surface, w: number, h: number) => {
     const list = slowestIn(range.value);
-    const plot = { x: 0, y: 10, w: 0, h: h - 48 };
+    const plot = timePlot(w, 10, h - 48);
     const [low, high] = list.length ? [below(lengthOf(list.at(-1)!)), lengthOf(list[0]!) * 1.3] : [1e3, 1e6];
     const y = logarithmic(low, Math.max(high, low * 2), plot.y + plot.h, plot.y);
-    plot.x = leftRoom(y);
-    plot.w = w - plot.x - 16;
     const x = timeScale(range.value[0], range.value[1], plot.x, plot.x + plot.w, zero());
     leftAxis(s, plot, y, "Cost and steal (log)");
     bottomAxis(s, plot, x, timeAxis());

@@ -115,14 +115,12 @@ export function Report() {
         {data.timelines.in_time && <Strip />}
         <Filters />
       </div>
-      <Panel id="timeline">
+      <Panel id="timeline" with={picked.value && "inspected"}>
         {data.timelines.in_time && (
           <section id="timeline" aria-label="Timeline">
             <h2>Over time</h2>
-            <div class={picked.value ? "inspected" : ""}>
-              <Timeline />
-              <Inspector />
-            </div>
+            <Timeline />
+            <Inspector />
             <HeatMap />
           </section>
         )}

@@ -83,10 +83,10 @@ export function TabBar() {
 }
 
 /** What a tab shows. It stays where it is while another one is shown, so that it is printed. */
-export function Panel({ id, children }: { id: string; children: ComponentChildren }) {
+export function Panel({ id, with: made, children }: { id: string; with?: string | null; children: ComponentChildren }) {
   if (!tabs.some((of) => of.id === id)) return null;
   return (
-    <div role="tabpanel" id={`panel-${id}`} aria-labelledby={`tab-${id}`} hidden={shownTab()!.id !== id}>
+    <div role="tabpanel" class={made ?? undefined} id={`panel-${id}`} aria-labelledby={`tab-${id}`} hidden={shownTab()!.id !== id}>
       {children}
     </div>
   );

@@ -342,6 +342,7 @@ test("the slowest exit, and what ran before it, are two clicks away; a link show
   const [from, to] = await page.evaluate(async () => (await new Promise((done) => setTimeout(done, 300)), ["from", "to"].map((name) => Number(new URLSearchParams(location.hash.slice(1)).get(name)))));
   assert.ok(to - from < 1e6, `${from} to ${to}`);
   assert.match(await page.locator(".filters").textContent(), /sums cover/);
+  await page.locator("#chart-timeline canvas").evaluate((of) => of.scrollIntoView({ block: "center" }));
   const box = await page.locator("#chart-timeline canvas").boundingBox();
   for (let x = 0.2; x < 0.9 && (await inspector.count()) === 0; x += 0.05) await page.mouse.click(box.x + box.width * x, box.y + 30);
   assert.equal(await inspector.count(), 1);
