@@ -8,7 +8,8 @@ import { Chart, type Tip } from "./chart";
 import { colors, mix, reasonColor, reasonName } from "./colors";
 import { UNTIMED } from "./data";
 import { clock, count, ns } from "./format";
-import { costOf, exitParts, handlers, heat, partName, slowest, slowestIn, timeOf, type Heat } from "./aggregate";
+import { exitParts, handlers, heat, partName, slowest, slowestIn, timeOf, type Heat } from "./aggregate";
+import { slownessOf } from "./moments";
 import { pick } from "./single";
 import { chosen, data, selectedVcpus, lengths, selectRange, range, reasons } from "./selection";
 import type { Surface } from "./surface";
@@ -118,9 +119,6 @@ export function HeatMap() {
   );
 }
 
-/** By what exits are slow: halts, and a VM that is stopped, are as long as they are to be. */
-const lengthOf = (exit: SlowOne): number => costOf(exit) + timeOf(exit, "steal_ns");
-
 const time = (title: string, value: (exit: SlowOne) => number): Column<SlowOne> => ({ title, value, show: (exit) => ns(value(exit)) });
 
 /** Xen is no kernel. */
@@ -152,7 +150,7 @@ export const slowColumns = (): Column<SlowOne>[] => [
   },
   { title: "subject", text: true, value: (exit) => exit.subject ?? "", show: (exit) => exit.subject ?? "" },
   { title: "handler", text: true, value: handlerName, show: handlerName },
-  time("cost and steal", lengthOf),
+  time("cost and steal", slownessOf),
   ...exitParts().map((part) => time(partName(part), (exit) => timeOf(exit, part.column))),
 ];
 
@@ -170,12 +168,12 @@ export function Slowest() {
   const draw = (s: Surface, w: number, h: number) => {
     const list = slowestIn(range.value);
     const plot = timePlot(w, 10, h - 48);
-    const [low, high] = list.length ? [below(lengthOf(list.at(-1)!)), lengthOf(list[0]!) * 1.3] : [1e3, 1e6];
+    const [low, high] = list.length ? [below(slownessOf(list.at(-1)!)), slownessOf(list[0]!) * 1.3] : [1e3, 1e6];
     const y = logarithmic(low, Math.max(high, low * 2), plot.y + plot.h, plot.y);
     const x = timeScale(range.value[0], range.value[1], plot.x, plot.x + plot.w, zero());
     leftAxis(s, plot, y, "Cost and steal (log)");
     bottomAxis(s, plot, x, timeAxis());
-    for (const exit of [...list].reverse()) s.dot(x(exit.after_ns), y(lengthOf(exit)), 3, reasonColor(reasonOf(exit.cause)));
+    for (const exit of [...list].reverse()) s.dot(x(exit.after_ns), y(slownessOf(exit)), 3, reasonColor(reasonOf(exit.cause)));
     last.current = { plot, x, y, list };
     drawBrush(s, plot, x, brush.value);
   };
@@ -183,7 +181,7 @@ export function Slowest() {
     let best: SlowOne | null = null;
     let near = 144;
     for (const exit of last.current?.list ?? []) {
-      const away = (last.current!.x(exit.after_ns) - px) ** 2 + (last.current!.y(lengthOf(exit)) - py) ** 2;
+      const away = (last.current!.x(exit.after_ns) - px) ** 2 + (last.current!.y(slownessOf(exit)) - py) ** 2;
       if (away < near) [best, near] = [exit, away];
     }
     return (

@@ -132,6 +132,17 @@ export async function reveal(page, selector) {
 /** What a chart has drawn. */
 export const drawn = async (page, id) => (await reveal(page, `#chart-${id}`), page.locator(`#chart-${id} canvas`).evaluate((canvas) => (canvas.scrollIntoView({ block: "center" }), new Promise((done) => setTimeout(() => done(canvas.toDataURL()), 200)))));
 
+/** A chart as SVG. */
+export async function svgOf(page, id) {
+  await reveal(page, `#chart-${id}`);
+  await page.evaluate(() => Object.defineProperty(navigator, "clipboard", { value: undefined, configurable: true }));
+  const saved = page.waitForEvent("download");
+  await page.locator(`#chart-${id} .copy button`, { hasText: "SVG" }).click();
+  let text = "";
+  for await (const part of await (await saved).createReadStream()) text += part;
+  return text;
+}
+
 /** The CSV of a chart, as its button gives it. */
 export async function csvOf(page, id) {
   // Where the clipboard may not be used, the file is saved; in a test always.

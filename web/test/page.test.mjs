@@ -4,7 +4,7 @@ import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { gunzipSync } from "node:zlib";
-import { changed, corpus, csvOf, done, drawsAll, folder, frame, json, launch, micro, open, pageOf, printed, reveal, run, seriousIn, seriousOf, tableOf, thousands } from "./browser.mjs";
+import { changed, corpus, csvOf, done, drawsAll, folder, frame, json, launch, micro, open, pageOf, printed, reveal, run, seriousIn, seriousOf, svgOf, tableOf, thousands } from "./browser.mjs";
 
 const T2 = corpus("x86-svm/t2.data.gz");
 const XEN = ["--tsc-hz", "2596120000"];
@@ -274,6 +274,50 @@ test("the first screen answers: what is wrong, how large, where, when, what to c
   await page.waitForFunction(() => location.hash.includes("cause=npf"));
   await page.locator(".list", { hasText: "Changes" }).locator("tbody button").first().click();
   await page.locator("#advice article").first().waitFor();
+  await done(page);
+});
+
+test("the slowest moments are sorted by what is shown, one for each incident, and none where all exits are alike", async () => {
+  const slowness = (exit) => exit.kernel_ns + exit.user_space_ns + (exit.steal_ns ?? 0);
+  const page = await open(browser, boot());
+  const list = page.locator(".list", { hasText: "Slowest moments" });
+  await list.getByRole("button", { name: /^Show all/ }).click();
+  const shown = await list.locator("tbody tr").evaluateAll((rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent)));
+  const slow = timelinesOf(page).slow_exits;
+  const units = { µs: 1e3, ms: 1e6, s: 1e9 };
+  const sums = shown.map(([, sum]) => parseFloat(sum) * units[sum.replace(/[\d.]/g, "")]);
+  assert.ok(sums.length > 50 && sums.every((sum, at) => at === 0 || sum <= sums[at - 1]), sums.join());
+  assert.ok(Math.abs(sums[0] - Math.max(...slow.map(slowness))) < sums[0] / 100);
+  // No two are of the same time, on whichever vCPUs.
+  const first = json("report", T2).traces[0].first_ns - timelinesOf(page).base_ns;
+  const moments = shown.map(([when], at) => slow.find((exit) => Math.abs((exit.after_ns - first) / 1e9 - parseFloat(when)) < 6e-5 && Math.abs(slowness(exit) - sums[at]) < sums[at] / 100));
+  const times = moments.map((exit) => [exit.after_ns + exit.exit_time_ns - slowness(exit), exit.after_ns + exit.exit_time_ns]).sort((a, b) => a[0] - b[0]);
+  times.forEach(([from], at) => assert.ok(at === 0 || from > times[at - 1][1], `${times[at - 1]} ${times[at]}`));
+  assert.match(shown[0][3], / \+\d+ more$/);
+  await done(page);
+  const alike = changed(boot(), ({ timelines }) => timelines.slow_exits.forEach((exit, at) => Object.assign(exit, { kernel_ns: 5000 + (at % 7), user_space_ns: 0, steal_ns: 0 })));
+  const none = await open(browser, alike);
+  const text = await none.locator(".list", { hasText: "Slowest moments" }).innerText();
+  assert.match(text, /None stands out: the slowest took 5\.0\dµs, about as long as other slow ones\.$/);
+  assert.equal(await none.locator(".slowest-moments tbody tr").count(), 0);
+  await done(none);
+});
+
+test("one long exit leaves the phases of all others to be seen", async () => {
+  const file = changed(boot(), ({ report: { phases } }) => {
+    const [row] = phases.rows;
+    const none = Object.fromEntries(Object.entries(row).map(([name, value]) => [name, name.endsWith("_ns") ? 0 : value]));
+    phases.rows = [
+      { ...none, reason: "msr", in_user_space: false, exits: 65325, timed: 65325, handler_ns: 65325 * 3000, reentry_ns: 65325 * 1000 },
+      { ...none, reason: "npf", in_user_space: true, exits: 1, timed: 1, user_space_ns: 7.55e6 },
+    ];
+  });
+  const page = await open(browser, file, { hash: "#view=phases&tab=mechanisms" });
+  const { steps } = await page.evaluate(() => ({ steps: [...document.querySelectorAll("#chart-steps .legend .swatch")].map((of) => of.style.background) }));
+  const bars = [...(await svgOf(page, "steps")).split('<g transform="translate(0 48)">')[1].matchAll(/<rect x="[^"]*" y="([^"]*)" width="([^"]*)" height="17" fill="(#[^"]*)"/g)];
+  const rgb = (fill) => `rgb(${[1, 3, 5].map((at) => parseInt(fill.slice(at, at + 2), 16)).join(", ")})`;
+  const [handler, reentry, asked] = [1, 5, 3].map((step) => Number(bars.find(([, , , fill]) => rgb(fill) === steps[step])[2]));
+  assert.ok(Math.abs(handler / reentry - 3) < 0.1 && Math.abs(handler + reentry - asked) < 1 && asked > 300, `${handler} ${reentry} ${asked}`);
   await done(page);
 });
 

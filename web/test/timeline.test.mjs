@@ -3,23 +3,13 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { corpus, csvOf, done, folder, frame, json, launch, open, pageOf, run } from "./browser.mjs";
+import { corpus, csvOf, done, folder, frame, json, launch, open, pageOf, run, svgOf } from "./browser.mjs";
 
 const T2 = corpus("x86-svm/t2.data.gz");
 
 let browser;
 before(async () => (browser = await launch()));
 after(() => browser?.close());
-
-/** A chart as SVG. */
-async function svgOf(page, id) {
-  await page.evaluate(() => Object.defineProperty(navigator, "clipboard", { value: undefined, configurable: true }));
-  const saved = page.waitForEvent("download");
-  await page.locator(`#chart-${id} .copy button`, { hasText: "SVG" }).click();
-  let text = "";
-  for await (const part of await (await saved).createReadStream()) text += part;
-  return text;
-}
 
 /** The texts that a chart writes. */
 const textsOf = async (page, id) => [...(await svgOf(page, id)).matchAll(/<text[^>]*>([^<]*)</g)].map(([, text]) => text);
