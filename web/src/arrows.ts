@@ -51,10 +51,13 @@ export const arrowsOf = (exit: Single): ReturnType<typeof arrowsIn> => {
   return { isPart, arrows: arrows.filter((of) => of.at >= exit.at - (of.kind === "forced out" ? width : 0) && of.at <= exit.at + exit.total) };
 };
 
+/** How long an arrow stands for. */
+export const lastsOf = ({ at, ran }: Arrow): number => (ran ?? at) - at;
+
 /** So many of them that took longest, in order of time. */
 export const longest = (of: Arrow[], most: number): Arrow[] =>
   [...of]
-    .sort((a, b) => (b.ran ?? b.at) - b.at - ((a.ran ?? a.at) - a.at))
+    .sort((a, b) => lastsOf(b) - lastsOf(a))
     .slice(0, most)
     .sort((a, b) => a.at - b.at);
 

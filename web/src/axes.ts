@@ -83,7 +83,7 @@ export function leftAxis(s: Surface, plot: Plot, scale: Scale, title: string): v
     s.rect(plot.x, Math.round(tick.at), plot.w, 1, grid);
     s.text(plot.x - 6, tick.at, tick.label, { color: soft, align: "right" });
   }
-  s.text(8, plot.y + plot.h / 2, title, { color: soft, align: "center", up: true, width: plot.h + 30 });
+  s.text(plot.x - leftRoom(scale) + 8, plot.y + plot.h / 2, title, { color: soft, align: "center", up: true, width: plot.h + 30 });
 }
 
 /** Needs 34 pixels below the plot. */

@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Scale } from "./axes";
 import { colors } from "./colors";
+import { PAPER } from "./print";
 import { CanvasSurface, cssFill, SvgSurface, type Surface } from "./surface";
 import { csvOf, DataTable, type Column } from "./table";
 
@@ -114,15 +115,36 @@ export function Chart(props: ChartProps) {
     const seen = new IntersectionObserver((entries) => (inSight.value = entries.at(-1)!.isIntersecting), { rootMargin: "200px" });
     resized.observe(element);
     seen.observe(element);
-    // Whoever prints, or takes a picture of all of a page, sees what was never in sight.
-    const show = () => {
-      size.value = [element.clientWidth, devicePixelRatio || 1];
-      inSight.value = true;
-    };
     const idle = window.requestIdleCallback?.(() => (isEarly.value = true), { timeout: 4000 });
-    addEventListener("beforeprint", show);
-    return () => (resized.disconnect(), seen.disconnect(), idle && cancelIdleCallback(idle), removeEventListener("beforeprint", show));
+    // What was never in sight is printed, too.
+    const print = () => paint(...PAPER);
+    const printed = () => {
+      wasDrawn.current = false;
+      size.value = [element.clientWidth, devicePixelRatio || 1];
+    };
+    addEventListener("beforeprint", print);
+    addEventListener("afterprint", printed);
+    return () => {
+      resized.disconnect();
+      seen.disconnect();
+      if (idle) cancelIdleCallback(idle);
+      removeEventListener("beforeprint", print);
+      removeEventListener("afterprint", printed);
+    };
   }, []);
+
+  const paint = (w: number, dense: number) => {
+    const element = canvas.current!;
+    const h = heightOf();
+    if (element.width !== Math.round(w * dense) || element.height !== Math.round(h * dense)) {
+      element.width = Math.round(w * dense);
+      element.height = Math.round(h * dense);
+    }
+    const to = element.getContext("2d")!;
+    to.setTransform(dense, 0, 0, dense, 0, 0);
+    to.clearRect(0, 0, w, h);
+    latest.current.draw(new CanvasSurface(to), w, h);
+  };
 
   useSignalEffect(() => {
     const element = canvas.current;
@@ -140,14 +162,7 @@ export function Chart(props: ChartProps) {
     }
     if (w < 20 || (!inSight.value && (wasDrawn.current || !isEarly.value))) return;
     wasDrawn.current = true;
-    if (element.width !== Math.round(w * dense) || element.height !== Math.round(h * dense)) {
-      element.width = Math.round(w * dense);
-      element.height = Math.round(h * dense);
-    }
-    const to = element.getContext("2d")!;
-    to.setTransform(dense, 0, 0, dense, 0, 0);
-    to.clearRect(0, 0, w, h);
-    latest.current.draw(new CanvasSurface(to), w, h);
+    paint(w, dense);
   });
 
   const place = (event: MouseEvent): [number, number] => {

@@ -11,8 +11,15 @@ import { byCause, byVcpu, byExitTime, costOf, timeOf, totalOf } from "./aggregat
 import { settledRange, chosen, data, fullRange, isAll, isShownAlone, isWhole, selectedVcpus, lengths, liveFor, selectAll, selectOnly, pan, range, reasons, recording, showAlone, toggle, vms, zoom } from "./selection";
 import { vcpuName, zero } from "./timeline";
 
+interface Choice {
+  text: string;
+  /** What is shown without it. */
+  all: string;
+  clear: () => void;
+}
+
 /** What is chosen, and how to take it back. */
-const Chip = ({ text, all, clear }: { text: string; all: string; clear: () => void }) => (
+const Chip = ({ text, all, clear }: Choice) => (
   <span class="chip" title={text}>
     {shortened(text, 48)}
     <button type="button" aria-label={`Show ${all}`} onClick={clear}>
@@ -122,23 +129,50 @@ function Chosen() {
   );
 }
 
+/** The range in words, and whether it is all. */
+function rangeText(): string {
+  const [from, to] = range.value;
+  if (isWhole.value) return `${fullRange()}${liveFor() === null ? ", first to last exit" : ""}: ${ns(to - from)}`;
+  return `${moment(from)} s to ${moment(to)} s (${ns(to - from)})`;
+}
+
+/** A moment, as exact as the range is short. */
+const moment = (at: number): string => ((at - zero()) / 1e9).toFixed(range.value[1] - range.value[0] < 1e6 ? 7 : 4);
+
+/** What is chosen besides a range. */
+function choices(): Choice[] {
+  const found: Choice[] = [];
+  if (selectedVcpus.value) found.push({ text: chosenLanes(selectedVcpus.value), all: "all vCPUs", clear: () => (selectedVcpus.value = null) });
+  if (reasons.value)
+    found.push({ text: chosenNames(reasons.value, reasonName, data.timelines.reasons.length, "reasons"), all: "all reasons", clear: () => (reasons.value = null) });
+  if (chosenCauses.value) found.push({ text: chosenCauses.value.name, all: "all causes", clear: () => (chosen.value = null) });
+  if (lengths.value) found.push({ text: `${ns(lengths.value[0])} to ${ns(lengths.value[1])} long`, all: "all lengths", clear: () => (lengths.value = null) });
+  return found;
+}
+
+/** On paper, where there are no chips, what is looked at. */
+export function PrintedChoices() {
+  const only = choices().map(({ text }) => text);
+  return (
+    <p class="printed">
+      {data.timelines.in_time && `Range: ${rangeText()}${isWhole.value ? "" : `, of ${fullRange()} (${ns(data.to - data.from)})`}. `}
+      {only.length > 0 && `Only ${only.join("; ")}.`}
+    </p>
+  );
+}
+
 export function Filters() {
   const names = data.timelines.vcpus;
   const [from, to] = range.value;
-  const decimals = to - from < 1e6 ? 7 : 4;
-  const at = (moment: number) => ((moment - zero()) / 1e9).toFixed(decimals);
+  const chips = choices();
   // Sums are of whole buckets.
   const isWider = settledRange.value[0] < from || settledRange.value[1] > to;
   return (
     <div class="filters" role="group" aria-label="What is looked at">
       {data.timelines.in_time && (
         <span class="range" aria-live={liveFor() ? "off" : "polite"}>
-          {isWhole.value ? (
-            `${fullRange()}${liveFor() === null ? ", first to last exit" : ""}: ${ns(to - from)}`
-          ) : (
-            <Chip text={`${at(from)} s to ${at(to)} s (${ns(to - from)})`} all={fullRange()} clear={selectAll} />
-          )}
-          {isWider && `; sums cover ${at(settledRange.value[0])} s to ${at(settledRange.value[1])} s`}
+          {isWhole.value ? rangeText() : <Chip text={rangeText()} all={fullRange()} clear={selectAll} />}
+          {isWider && `; sums cover ${moment(settledRange.value[0])} s to ${moment(settledRange.value[1])} s`}
         </span>
       )}
       {data.timelines.in_time && (
@@ -164,14 +198,11 @@ export function Filters() {
           ))}
         </span>
       )}
-      {selectedVcpus.value && <Chip text={chosenLanes(selectedVcpus.value)} all="all vCPUs" clear={() => (selectedVcpus.value = null)} />}
-      {reasons.value && (
-        <Chip text={chosenNames(reasons.value, reasonName, data.timelines.reasons.length, "reasons")} all="all reasons" clear={() => (reasons.value = null)} />
-      )}
-      {chosenCauses.value && <Chip text={chosenCauses.value.name} all="all causes" clear={() => (chosen.value = null)} />}
-      {lengths.value && <Chip text={`${ns(lengths.value[0])} to ${ns(lengths.value[1])} long`} all="all lengths" clear={() => (lengths.value = null)} />}
+      {chips.map((of) => (
+        <Chip {...of} />
+      ))}
       {lengths.value && <span class="soft">sums cover all lengths</span>}
-      {(selectedVcpus.value || reasons.value || chosenCauses.value || lengths.value || !isWhole.value) && (
+      {(chips.length > 0 || !isWhole.value) && (
         <button
           type="button"
           class="plain"

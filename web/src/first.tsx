@@ -4,7 +4,8 @@ import { causeName, chooseCause } from "./causes";
 import { colors, partFills } from "./colors";
 import { count, ns, share, shortened } from "./format";
 import { around } from "./latency_heatmap";
-import { costOf, parts, partName, slowest, timeOf, totalOf, type Sums } from "./aggregate";
+import { parts, partName, slowest, timeOf, totalOf, type Sums } from "./aggregate";
+import { anyStandsOut, momentsOf, slownessOf, type SlowMoment } from "./moments";
 import { go } from "./shell";
 import { chosen, data, fullRange, isAll, reasons, vms } from "./selection";
 import { cssFill } from "./surface";
@@ -153,24 +154,42 @@ const causeColumns = (most: number): Column<AdvisedCauseRow>[] => [
 
 const when = (exit: SlowOne): string => `${((exit.after_ns - zero()) / 1e9).toFixed(4)} s`;
 
-const momentColumns = (): Column<SlowOne>[] => [
-  {
-    title: "when",
-    value: (exit) => exit.after_ns,
-    show: (exit) => (data.timelines.in_time ? <Name text={when(exit)} click={() => (around(exit), go("timeline"))} /> : "–"),
-  },
-  { title: "cost", value: costOf, show: (exit) => ns(costOf(exit)) },
-  ...(data.report.event_kinds.scheduler ? [{ title: "steal", value: (exit: SlowOne) => timeOf(exit, "steal_ns"), show: (exit: SlowOne) => ns(timeOf(exit, "steal_ns")) }] : []),
-  {
-    title: "exit",
-    text: true,
-    value: (exit) => exit.reason,
-    show: (exit) => {
-      const text = `${exit.reason}${exit.subject ? `: ${exit.subject}` : ""}, ${vcpuName(exit.lane)}`;
-      return <span title={text}>{shortened(text, 52)}</span>;
+const momentColumns = (): Column<SlowMoment>[] => {
+  const { scheduler } = data.report.event_kinds;
+  const steal = ({ exit }: SlowMoment) => timeOf(exit, "steal_ns");
+  return [
+    {
+      title: "when",
+      value: ({ exit }) => exit.after_ns,
+      show: ({ exit }) => (data.timelines.in_time ? <Name text={when(exit)} click={() => (around(exit), go("timeline"))} /> : "–"),
     },
-  },
-];
+    { title: scheduler ? "cost and steal" : "cost", value: ({ exit }) => slownessOf(exit), show: ({ exit }) => ns(slownessOf(exit)) },
+    ...(scheduler ? [{ title: "of it steal", value: steal, show: (of: SlowMoment) => ns(steal(of)) }] : []),
+    {
+      title: "exit",
+      text: true,
+      value: ({ exit }) => exit.reason,
+      show: ({ exit, others }) => {
+        const text = `${exit.reason}${exit.subject ? `: ${exit.subject}` : ""}, ${vcpuName(exit.lane)}`;
+        return (
+          <span title={others ? `${text}; ${count(others)} more slow exits then` : text}>
+            {shortened(text, 52)}
+            {others > 0 && <span class="soft">{` +${count(others)} more`}</span>}
+          </span>
+        );
+      },
+    },
+  ];
+};
+
+/** Why there are no slowest moments, if there are none. */
+function noMoments(): string | null {
+  const slow = slowest.value;
+  if (slow.length === 0) return "No timed exit.";
+  if (anyStandsOut(slow)) return null;
+  const most = slow.reduce((most, exit) => Math.max(most, slownessOf(exit)), 0);
+  return `None stands out: the slowest took ${ns(most)}, about as long as other slow ones.`;
+}
 
 type Change = AdviceReport["advice"][number];
 
@@ -221,7 +240,7 @@ export function Lists() {
   return (
     <div class="lists">
       <List head="Costliest causes" note={of} columns={causeColumns(causes[0]?.share_of_time || 1)} rows={causes} none={none} chosen={(row) => row.reason !== null && causeName(row) === chosen.value} />
-      <List head="Slowest moments" columns={momentColumns()} rows={slowest.value.slice(0, 100)} none="No timed exit." />
+      <List head="Slowest moments" columns={momentColumns()} rows={noMoments() ? [] : momentsOf(slowest.value).slice(0, 100)} none={noMoments() ?? ""} />
       <List head="Changes" note={of} columns={changeColumns} rows={advice?.advice ?? []} none={isTimed ? changes : "No exit has a length."} />
     </div>
   );

@@ -9,8 +9,8 @@ import { count, ns, share } from "./format";
 import { Matrix } from "./matrix";
 import { statesOver, stepFor } from "./aggregate";
 import { settledRange, data, fullRange, isSettledWhole, range } from "./selection";
-import { textWidth, type Surface } from "./surface";
-import { brushing, drawBrush, vcpuName, timeAxis, zero } from "./timeline";
+import type { Surface } from "./surface";
+import { brushing, drawBrush, timePlot, vcpuName, timeAxis, zero } from "./timeline";
 
 interface ForcedOutInterval {
   /** In ns from the base. */
@@ -72,9 +72,8 @@ function Lanes() {
   const drawn = () => (all.value ? cores.value : cores.value.slice(0, FIRST));
   const draw = (s: Surface, w: number, h: number) => {
     const { ink, line, parts, ground } = colors.value;
-    const names = drawn().flatMap((core) => core.lanes.map(vcpuName));
-    const left = Math.min(170, Math.max(60, ...names.map((name) => textWidth(name) + 34)));
-    const outer = { x: left, y: 4, w: w - left - 56, h: h - 42 };
+    const outer = timePlot(w, 4, h - 42);
+    const left = outer.x;
     const scale = timeScale(range.value[0], range.value[1], outer.x, outer.x + outer.w, zero());
     bottomAxis(s, outer, scale, timeAxis());
     const list = within(range.value);
@@ -154,6 +153,7 @@ function Lanes() {
       hit={hit}
       twin={twin}
       pointing={pointing}
+      time={() => last.current?.scale ?? null}
       legend={() => [
         { label: "in the guest", color: colors.value.parts.guest_ns },
         ...widest().lanes.map((lane, at) => ({ label: cores.value.length === 1 ? `lost to ${vcpuName(lane)}` : `lost to vCPU ${at + 1} of the core`, color: colors.value.reasons[at % 8]! })),

@@ -1,7 +1,7 @@
 // What each vCPU, or each CPU of the host, did within the range: as sums, and single exits where few are in view.
 import { signal, useSignal } from "@preact/signals";
 import { useRef, useState } from "preact/hooks";
-import { arrowText, arrowsIn, arrowsOf, longest, type Arrow } from "./arrows";
+import { arrowText, arrowsIn, arrowsOf, lastsOf, longest, type Arrow } from "./arrows";
 import { bottomAxis, timeScale, type Plot, type Scale } from "./axes";
 import { Chart, type Tip } from "./chart";
 import { colors, mix, partFills, ranked, reasonColor, reasonName } from "./colors";
@@ -9,11 +9,12 @@ import { clock, count, ns, share } from "./format";
 import { isAsking, noneGiven } from "./given";
 import { kept } from "./url_state";
 import { drawNotes } from "./notes";
-import { exitsOver, hasGuestTime, partName, parts, statesOver, together, waitParts, type Stacks } from "./aggregate";
-import { missingIn, neighbours, phasesOf, pick, singlesInView, type Single } from "./single";
+import { isPrinting } from "./print";
+import { COST, exitsOver, hasGuestTime, partName, parts, statesOver, together, waitParts, type Stacks } from "./aggregate";
+import { missingIn, neighbours, phasesOf, pick, singlesInView, takeSingles, type Single } from "./single";
 import { settledRange, chosen, data, selectedVcpus, lengths, selectOnly, range, reasons, stack, vms } from "./selection";
 import { textWidth, type Surface } from "./surface";
-import { brushing, drawBrush, drawStacks, vcpuName, peak, rowsOf, timeAxis, zero } from "./timeline";
+import { brushing, drawBrush, drawStacks, timePlot, vcpuName, vmRow, peak, rowsOf, timeAxis, zero } from "./timeline";
 
 interface Series {
   labels: string[];
@@ -47,8 +48,10 @@ interface Row {
 /** Height of a lane: the fewer, the taller; and of a VM above its lanes. */
 const laneHeight = (lanes: number): number => (lanes <= 2 ? 84 : lanes <= 6 ? 60 : 44);
 const VM_HEIGHT = 34;
-/** Rows above these are scrolled through. */
+/** Rows above these are scrolled through; on paper, a page has so much of them. */
 const MOST_HEIGHT = 560;
+const PAGE_HEIGHT = 900;
+const mostHeight = (): number => (isPrinting.value ? PAGE_HEIGHT : MOST_HEIGHT);
 /** Where there are more vCPUs, VMs are closed at first. */
 const OPEN_LANES = 24;
 const AXIS = 42;
@@ -75,7 +78,7 @@ function rows(): Row[] {
   return all.flatMap((vm) => {
     if (vm.lanes.length === 1) return vm.lanes.map(lane);
     const isOpen = many <= OPEN_LANES !== turned.value.has(vm.name);
-    const head: Row = { name: `${isOpen ? "▾" : "▸"} ${vm.name} (${vm.lanes.length})`, lanes: vm.lanes, vm: vm.name, tall: isOpen ? VM_HEIGHT : tall };
+    const head: Row = { name: vmRow(vm.name, vm.lanes.length, isOpen), lanes: vm.lanes, vm: vm.name, tall: isOpen ? VM_HEIGHT : tall };
     return [head, ...(isOpen ? vm.lanes.map(lane) : [])];
   });
 }
@@ -95,26 +98,24 @@ const isPart = (): boolean => reasons.value !== null || chosen.value !== null ||
 /** The next exit of its vCPU, where all between them is known. */
 type NextOf = (exits: Single[], at: number) => Single | null;
 
-/** Exits on a CPU: between those of a vCPU that stays on it, it runs the guest. Exits in which the vCPU gave the CPU away are paler. */
+/** Exits on a CPU: between those of a vCPU that stays on it, it runs the guest. Exits in which the vCPU gave the CPU away come first: others may
+ * have had it; by reason they are paler. */
 function drawCpu(s: Surface, plot: Plot, scale: Scale, cpu: number, byLane: Map<number, Single[]>, nextOf: NextOf): void {
-  const clipped = (from: number, to: number): [number, number] => [Math.max(plot.x, scale(from)), Math.min(plot.x + plot.w, scale(to))];
   const away = waitParts().filter((part) => part.column !== "polling_ns");
-  for (const [lane, exits] of byLane) {
+  const isAway = (exit: Single) => away.some((part) => (exit.times[part.column] ?? 0) > 0);
+  const fills = partFills(parts.value);
+  const [guest] = partFills([{ column: "guest_ns" }]);
+  for (const first of [true, false])
+    for (const exits of byLane.values()) for (const exit of exits) if (exit.cpu === cpu && isAway(exit) === first) drawExit(s, plot, scale, exit, fills, first);
+  for (const [lane, exits] of byLane)
     exits.forEach((exit, at) => {
-      if (exit.cpu !== cpu) return;
-      const end = exit.at + exit.total;
       const next = nextOf(exits, at);
-      const [from, to] = clipped(exit.at, end);
-      const isAway = away.some((part) => (exit.times[part.column] ?? 0) > 0);
-      const color = reasonColor(exit.reason);
-      if (to >= plot.x && from <= plot.x + plot.w) s.rect(from, plot.y, Math.max(1, to - from), plot.h, isAway && color.startsWith("#") ? mix(color, colors.value.ground, 0.6) : color);
-      if (next?.cpu !== cpu) return;
-      const [since, until] = clipped(end, next.at);
+      if (exit.cpu !== cpu || next?.cpu !== cpu) return;
+      const [since, until] = [Math.max(plot.x, scale(exit.at + exit.total)), Math.min(plot.x + plot.w, scale(next.at))];
       if (until - since < 0.3) return;
-      s.rect(since, plot.y + plot.h * 0.25, until - since, plot.h * 0.5, partFills([{ column: "guest_ns" }])[0]!);
+      s.rect(since, plot.y + plot.h * 0.25, until - since, plot.h * 0.5, guest!);
       if (until - since > 70) s.text(since + 4, plot.y + plot.h / 2, vcpuName(lane), { color: colors.value.ink, size: 10, width: until - since - 8 });
     });
-  }
 }
 
 /** Exits by vCPU, in order of time. */
@@ -141,30 +142,92 @@ function drawMoves(s: Surface, plots: { row: Row; plot: Plot }[], scale: Scale, 
     });
 }
 
-/** Single exits of a vCPU: each as long as it took, by reason; below it how its time divides, in no order, and of the slowest the phases of
- * their cost. */
-function drawSingles(s: Surface, plot: Plot, scale: Scale, exits: Single[]): void {
+/** How single exits are drawn, as what is stacked where they are summed up: their time by part; each by its reason; or by its reason as high
+ * as cost is a part of it. */
+function drawExit(s: Surface, plot: Plot, scale: Scale, exit: Single, fills: string[], isPale = false): void {
+  const [begin, end] = [scale(exit.at), scale(exit.at + exit.total)];
+  const [from, to] = [Math.max(plot.x, begin), Math.min(plot.x + plot.w, end)];
+  if (to < from) return;
+  const cost = COST.reduce((sum, column) => sum + (exit.times[column] ?? 0), 0);
+  const phases = stack.value === "cost" && end - begin > 12 ? phasesOf(exit) : null;
+  if (stack.value === "states") {
+    const times = parts.value.map((part) => exit.times[part.column] ?? 0);
+    // As wide as it is, however narrow: together exits take no more room than they took time. Of one that is next to nothing, what it is most.
+    if (end - begin < 1) s.rect(from, plot.y, Math.max(0.25, to - from), plot.h, fills[times.indexOf(Math.max(...times))]!);
+    else divided(s, { ...plot, x: begin, w: end - begin }, plot, times, fills);
+    return;
+  }
+  const color = reasonColor(exit.reason);
+  const room = plot.h * (phases ? 0.7 : 1);
+  const tall = room * (stack.value === "exits" ? 1 : cost / (exit.total || 1));
+  s.rect(from, plot.y + room - tall, Math.max(1, to - from), tall, isPale ? mix(color, colors.value.ground, 0.6) : color);
+  if (phases)
+    divided(s, { x: begin, y: plot.y + room + 2, w: end - begin, h: plot.h - room - 2 }, plot, phases.map((phase) => phase.ns), phases.map((phase) => colors.value.steps[phase.step]!));
+}
+
+/** A whole from left to right by its parts, as far as it is within the plot. */
+function divided(s: Surface, { x, y, w, h }: Plot, plot: Plot, times: number[], fills: string[]): void {
+  const whole = times.reduce((sum, time) => sum + time, 0) || 1;
+  let at = x;
+  times.forEach((time, part) => {
+    const [from, to] = [Math.max(plot.x, at), Math.min(plot.x + plot.w, (at += (time / whole) * w))];
+    if (to - from > 0.1) s.rect(from, y, to - from, h, fills[part]!);
+  });
+}
+
+/** Single exits of a vCPU; where time is shown, also what is between them. */
+function drawSingles(s: Surface, plot: Plot, scale: Scale, exits: Single[], between: { gaps: [number, number][]; of: Stacks } | null): void {
   const fills = partFills(parts.value);
-  const tall = Math.round(plot.h * 0.62);
+  if (between) between.gaps.forEach((gap) => drawBetween(s, plot, scale, gap, between.of, fills));
+  for (const exit of exits) drawExit(s, plot, scale, exit, fills);
+  if (stack.value !== "states") return;
   for (const exit of exits) {
-    const from = Math.max(plot.x, scale(exit.at));
-    const to = Math.min(plot.x + plot.w, Math.max(scale(exit.at + exit.total), from + 1));
-    if (to <= from) continue;
-    s.rect(from, plot.y, to - from, tall, reasonColor(exit.reason));
-    const wide = scale(exit.at + exit.total) - scale(exit.at);
-    const row = (y: number, h: number, times: number[], fills: string[]) => {
-      let x = scale(exit.at);
-      times.forEach((time, at) => {
-        const long = (time / (exit.total || 1)) * wide;
-        const [begin, end] = [Math.max(plot.x, x), Math.min(plot.x + plot.w, x + long)];
-        if (end - begin > 0.2) s.rect(begin, y, end - begin, h, fills[at]!);
-        x += long;
-      });
-    };
-    const below = plot.h - tall - 3;
-    const phases = wide > 12 ? phasesOf(exit) : null;
-    row(plot.y + tall + 2, phases ? below / 2 : below, parts.value.map((part) => exit.times[part.column] ?? 0), fills);
-    if (phases) row(plot.y + tall + 2 + below / 2, below / 2, phases.map((phase) => phase.ns), phases.map((phase) => colors.value.steps[phase.step]!));
+    const [from, to] = [Math.max(plot.x, scale(exit.at)), Math.min(plot.x + plot.w, scale(exit.at + exit.total))];
+    const name = reasonName(exit.reason);
+    if (to - from < textWidth(name, 10) + 14) continue;
+    s.rect(from + 3, plot.y + plot.h - 17, textWidth(name, 10) + 8, 14, colors.value.ground);
+    s.text(from + 7, plot.y + plot.h - 10, name, { color: colors.value.ink, size: 10 });
+  }
+}
+
+/** What a vCPU did that is of no exit: as a rule, its guest. */
+function betweenOver(at: [number, number], most: number): Map<number, Stacks> {
+  const sums = statesOver(at, most);
+  takeSingles(sums, parts.value.map((part) => part.column));
+  return sums;
+}
+
+/** Where a vCPU has no exit, of those that are all known: between two, before the first and after the last in view. */
+function gapsOf(lane: number, exits: Single[], nextOf: NextOf): [number, number][] {
+  const [from, to] = range.value;
+  const begin = Math.max(from, data.timelines.vcpus[lane]?.first_ns ?? from);
+  const gaps: [number, number][] = [[begin, exits[0]?.at ?? to]];
+  exits.forEach((exit, at) => {
+    const next = nextOf(exits, at);
+    if (next) gaps.push([exit.at + exit.total, next.at]);
+  });
+  if (exits.length > 0) gaps.push([Math.max(...exits.map((exit) => exit.at + exit.total)), to]);
+  return gaps.filter(([from, to]) => to > from);
+}
+
+/** A stretch without exits, by what sums of that time say of what is of no exit. */
+function drawBetween(s: Surface, plot: Plot, scale: Scale, [from, to]: [number, number], of: Stacks, fills: string[]): void {
+  const shares = (group: number) => {
+    // What is next to nothing is what rounding leaves.
+    const times = of.values.map((values) => ((values[group] ?? 0) > of.step / 200 ? values[group]! : 0));
+    const sum = times.reduce((sum, time) => sum + time, 0);
+    return times.map((time) => (sum > 0 ? time / sum : 0));
+  };
+  const groupOf = (at: number) => Math.floor((at - of.from) / of.step);
+  for (let group = groupOf(from); group <= groupOf(to); ) {
+    const own = shares(group);
+    const begin = Math.max(from, of.from + group * of.step);
+    // Neighbours that look the same are one.
+    do group++;
+    while (group <= groupOf(to) && shares(group).every((part, at) => Math.abs(part - own[at]!) < 0.01));
+    const [left, right] = [Math.max(plot.x, scale(begin)), Math.min(plot.x + plot.w, scale(Math.min(to, of.from + group * of.step)))];
+    let y = plot.y + plot.h;
+    own.forEach((part, at) => part > 0 && right > left && s.rect(left, (y -= part * plot.h), right - left, part * plot.h, fills[at]!));
   }
 }
 
@@ -176,11 +239,22 @@ function drawPicked(s: Surface, plot: Plot, scale: Scale, lane: number): void {
   if (to >= plot.x && from <= plot.x + plot.w) s.frame(from - 1, plot.y - 1, Math.max(4, to - from + 2), plot.h, colors.value.ink);
 }
 
-/** Arrows that are drawn at most: the longest waits. */
-const MOST_ARROWS = 300;
+/** Of so many stretches of the range each vCPU has one arrow, of the longest wait that begins there: more would hide the exits. */
+const ARROW_STRETCHES = 40;
 
-const shownArrows = (): { arrows: Arrow[]; isPart: boolean } =>
-  rowsAre.value === "cpus" || !singlesInView.value ? { arrows: [], isPart: false } : arrowsIn(range.value, (lane) => !selectedVcpus.value || selectedVcpus.value.has(lane));
+/** All arrows in view, those that are drawn, and whether the page leaves any out. */
+function shownArrows(): { all: number; arrows: Arrow[]; isPart: boolean } {
+  if (rowsAre.value === "cpus" || !singlesInView.value) return { all: 0, arrows: [], isPart: false };
+  const [from, to] = range.value;
+  const { arrows, isPart } = arrowsIn([from, to], (lane) => !selectedVcpus.value || selectedVcpus.value.has(lane));
+  const best = new Map<string, Arrow>();
+  for (const of of longest(arrows, arrows.length)) {
+    const place = `${of.lane} ${Math.floor(((of.at - from) / (to - from)) * ARROW_STRETCHES)}`;
+    const other = best.get(place);
+    if (!other || lastsOf(of) > lastsOf(other)) best.set(place, of);
+  }
+  return { all: arrows.length, arrows: [...best.values()], isPart };
+}
 
 /** A line with a seam, so that it is seen on every reason's colour; with a head where it ends, if it is long enough. */
 function drawArrow(s: Surface, [x0, y0, x, y]: [number, number, number, number], dash = false): void {
@@ -197,7 +271,7 @@ function drawArrow(s: Surface, [x0, y0, x, y]: [number, number, number, number],
  * that took its CPU, an arrow. */
 function drawArrows(s: Surface, plots: { row: Row; plot: Plot }[], scale: Scale, all: Arrow[]): void {
   const middle = new Map(plots.filter(({ row }) => row.lanes.length === 1).map(({ row, plot }) => [row.lanes[0]!, plot.y + plot.h * 0.31]));
-  for (const of of longest(all, MOST_ARROWS)) {
+  for (const of of all) {
     const y = middle.get(of.lane);
     if (y === undefined) continue;
     const [from, to] = [scale(of.at), scale(of.ran ?? of.at)];
@@ -210,12 +284,12 @@ function drawArrows(s: Surface, plots: { row: Row; plot: Plot }[], scale: Scale,
 
 /** What is to be known of the arrows. */
 function arrowNote(): string {
-  const { arrows, isPart } = shownArrows();
+  const { all, arrows, isPart } = shownArrows();
   const kinds = (["woken", "preempted", "forced out"] as const).filter((kind) => arrows.some((of) => of.kind === kind));
   const words = { woken: "solid: woken, until it ran", preempted: "dashed: preempted, until it ran again", "forced out": "dashed: forced out, until it was in its guest again" };
   return [
     kinds.length > 0 && ` Lines: ${kinds.map((kind) => words[kind]).join("; ")}; arrows lead from or to the vCPU that did it.`,
-    arrows.length > MOST_ARROWS && ` The ${MOST_ARROWS} longest of ${count(arrows.length)} are drawn.`,
+    arrows.length < all && ` ${count(arrows.length)} of ${count(all)} are drawn: where there is no room for all, the longest.`,
     isPart && " This page does not have the wake-ups and preemptions of some of this time.",
   ]
     .filter(Boolean)
@@ -231,18 +305,25 @@ function missingNote(): string {
 
 /** What is to be known of what is drawn. */
 function note(): string {
+  if (isPrinting.value && heightOf(rows()) > PAGE_HEIGHT) return "Only as many rows as a page has room for; others are printed when their VM or vCPU is chosen.";
   if (!singlesInView.value)
     return rowsAre.value === "cpus"
       ? "Rows are vCPUs until you zoom in: rows by the host's CPUs need single exits in view."
       : "Drag to zoom into a range: everything on this page follows it; where few exits are in view, they are drawn one by one. Shift+drag moves, Ctrl+wheel zooms, double click shows all. Keys: ← → + − Home.";
   const isCpus = rowsAre.value === "cpus";
-  const what = isCpus
-    ? "Exits by the host's CPU; in paler ones the vCPU gave the CPU away, at a moment that is not recorded."
-    : "Single exits, by reason; below each its time by part, in no order; below the slowest also the phases of their cost.";
+  const how = {
+    states: "divided by its time, in no order",
+    exits: "by its reason",
+    cost: "by its reason, as high as its cost is a part of it; below the slowest the phases of their cost",
+  }[stack.value];
+  const what = `Single exits${isCpus ? " by the host's CPU" : ""}, each ${how}.${isCpus ? ` In some${stack.value === "states" ? "" : ", which are paler,"} the vCPU gave the CPU away, at a moment that is not recorded.` : ""}`;
+  const moves = isCpus ? "; lines: it goes to another CPU" : "";
   const inGuest = hasGuestTime() ? "in its guest" : "in its guest or in the kernel, which this recording does not separate";
   const between = isPart()
     ? "Exits outside the selection may lie between them."
-    : `Between them the vCPU was ${inGuest}, or had no CPU${isCpus ? "; lines: it goes to another CPU" : ""}.`;
+    : stack.value === "states" && hasGuestTime() && !isCpus
+      ? "Between them is the guest, or what else the colours say."
+      : `Between them the vCPU was ${inGuest}, or had no CPU${moves}.`;
   return `${what} ${between}${arrowNote()}${missingNote()} Click one to look into it.`;
 }
 
@@ -265,7 +346,7 @@ export function Timeline() {
     ...pointing,
     key: (event: KeyboardEvent) => {
       const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-      if (by && heightOf(rows()) > MOST_HEIGHT) top.value = Math.max(0, Math.min(heightOf(rows()) - MOST_HEIGHT, top.value + by * VM_HEIGHT));
+      if (by && heightOf(rows()) > mostHeight()) top.value = Math.max(0, Math.min(heightOf(rows()) - mostHeight(), top.value + by * VM_HEIGHT));
       else return pointing.key!(event);
       return true;
     },
@@ -277,8 +358,8 @@ export function Timeline() {
   }));
   const draw = (s: Surface, w: number, h: number) => {
     const own = rows();
-    const left = Math.min(190, Math.max(60, ...own.map((row) => textWidth(row.name) + 20)));
-    const outer = { x: left, y: 4, w: w - left - 62, h: h - AXIS };
+    const outer = timePlot(w, 4, h - AXIS);
+    const left = outer.x;
     const scale = timeScale(range.value[0], range.value[1], outer.x, outer.x + outer.w, zero());
     const stacks = stacksOf(range.value, outer.w / (own.length > 6 ? 4 : 2));
     const { fills } = series();
@@ -289,6 +370,7 @@ export function Timeline() {
     const found = singlesInView.value;
     const missing = found ? missingIn(range.value) : [];
     const byLane = found ? byLaneOf(found) : new Map<number, Single[]>();
+    const between = found && states && !isPart() ? betweenOver(range.value, outer.w / 2) : null;
     const nextOf: NextOf = (exits, at) => {
       const [exit, next] = [exits[at]!, exits[at + 1]];
       const isKnown = next && !isPart() && !missing.some(([from, to]) => from < next.at && to > exit.at + exit.total);
@@ -300,9 +382,14 @@ export function Timeline() {
       s.text(left - 8, plot.y + plot.h / 2, row.name, { color: colors.value.ink, align: "right", width: left - 12 });
       const singles = !found || row.lanes.length > 1 ? null : row.cpu === undefined ? (byLane.get(row.lanes[0]!) ?? []) : found.filter((exit) => exit.cpu === row.cpu);
       if (singles) {
-        for (const [from, to] of missing) s.rect(Math.max(plot.x, scale(from)), plot.y, Math.min(plot.x + plot.w, scale(to)) - Math.max(plot.x, scale(from)), plot.h, "/" + colors.value.soft);
-        if (row.cpu === undefined) drawSingles(s, plot, scale, singles);
+        const lane = row.lanes[0]!;
+        if (row.cpu === undefined) drawSingles(s, plot, scale, singles, between?.get(lane) ? { gaps: gapsOf(lane, singles, nextOf), of: between.get(lane)! } : null);
         else drawCpu(s, plot, scale, row.cpu, byLane, nextOf);
+        for (const [from, to] of missing) {
+          const [left, right] = [Math.max(plot.x, scale(from)), Math.min(plot.x + plot.w, scale(to))];
+          s.rect(left, plot.y, right - left, plot.h, colors.value.ground);
+          s.rect(left, plot.y, right - left, plot.h, "/" + colors.value.soft);
+        }
       } else if (of) drawStacks(s, plot, scale, of, fills, full);
       if (row.cpu === undefined && row.lanes.length === 1) drawPicked(s, plot, scale, row.lanes[0]!);
       s.rect(plot.x, plot.y + plot.h, plot.w, 1, colors.value.line);
@@ -361,7 +448,7 @@ export function Timeline() {
   const legend = () => {
     const { labels, fills } = series();
     const singles = singlesInView.value;
-    if (singles) {
+    if (singles && stack.value !== "states") {
       const shown = [...new Set(singles.map((exit) => exit.reason))].slice(0, 9);
       return shown.map((reason) => ({ label: reasonName(reason), color: reasonColor(reason), click: () => selectOnly(reasons, reason) }));
     }
@@ -399,8 +486,8 @@ export function Timeline() {
       id="timeline"
       title="What each vCPU did, over time"
       summary={() => `${rows().length} rows over ${ns(settledRange.value[1] - settledRange.value[0])}.`}
-      height={() => Math.min(MOST_HEIGHT, Math.max(VM_HEIGHT, heightOf(rows()))) + AXIS + 4}
-      scroll={{ more: () => Math.max(0, heightOf(rows()) - MOST_HEIGHT), top }}
+      height={() => Math.min(mostHeight(), Math.max(VM_HEIGHT, heightOf(rows()))) + AXIS + 4}
+      scroll={{ more: () => Math.max(0, heightOf(rows()) - mostHeight()), top }}
       time={() => last.current?.scale ?? null}
       draw={draw}
       hit={hit}
@@ -418,7 +505,13 @@ export function Timeline() {
           {data.singles && (
             <span role="group" aria-label="Rows" class="choice">
               {(["vcpus", "cpus"] as const).map((of) => (
-                <button type="button" aria-pressed={rowsAre.value === of} onClick={() => (rowsAre.value = of)}>
+                <button
+                  type="button"
+                  aria-pressed={rowsAre.value === of}
+                  disabled={of === "cpus" && rowsAre.value !== of && !singlesInView.value}
+                  title={of === "cpus" && !singlesInView.value ? "Where single exits are in view: zoom in" : undefined}
+                  onClick={() => (rowsAre.value = of)}
+                >
                   {of === "vcpus" ? "vCPUs" : "CPUs"}
                 </button>
               ))}

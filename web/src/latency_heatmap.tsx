@@ -1,19 +1,20 @@
 // Latency over time: a heat map of all exits, and the slowest ones singly.
 import { useSignal } from "@preact/signals";
 import { useRef, useState } from "preact/hooks";
-import { bottomAxis, leftAxis, leftRoom, logarithmic, timeScale, type Plot, type Scale } from "./axes";
+import { bottomAxis, leftAxis, logarithmic, timeScale, type Plot, type Scale } from "./axes";
 import { bucketStart } from "./buckets";
 import { reasonOf } from "./causes";
 import { Chart, type Tip } from "./chart";
 import { colors, mix, reasonColor, reasonName } from "./colors";
 import { UNTIMED } from "./data";
 import { clock, count, ns } from "./format";
-import { costOf, exitParts, handlers, heat, partName, slowest, slowestIn, timeOf, type Heat } from "./aggregate";
+import { exitParts, handlers, heat, partName, slowest, slowestIn, timeOf, type Heat } from "./aggregate";
+import { slownessOf } from "./moments";
 import { pick } from "./single";
 import { chosen, data, selectedVcpus, lengths, selectRange, range, reasons } from "./selection";
 import type { Surface } from "./surface";
 import { DataTable, type Column } from "./table";
-import { brushing, drawBrush, vcpuName, timeAxis, zero } from "./timeline";
+import { brushing, drawBrush, timePlot, vcpuName, timeAxis, zero } from "./timeline";
 import type { SlowOne } from "./types.gen";
 
 /** The next 1, 2 or 5 times a power of ten that is not above. */
@@ -33,12 +34,10 @@ export function HeatMap() {
   const last = useRef<{ plot: Plot; x: Scale; y: Scale; map: Heat } | null>(null);
   const [pointing] = useState(() => brushing(() => last.current?.x ?? null, brush));
   const draw = (s: Surface, w: number, h: number) => {
-    const plot = { x: 0, y: 8, w: 0, h: h - 46 };
-    const map = heat(range.value, (w - 90) / 5);
+    const plot = timePlot(w, 8, h - 46);
+    const map = heat(range.value, plot.w / 5);
     const [low, high] = span(map);
     const y = logarithmic(low, high, plot.y + plot.h, plot.y);
-    plot.x = leftRoom(y);
-    plot.w = w - plot.x - 16;
     const x = timeScale(range.value[0], range.value[1], plot.x, plot.x + plot.w, zero());
     leftAxis(s, plot, y, "Length, from exit to entry (log)");
     bottomAxis(s, plot, x, timeAxis());
@@ -120,9 +119,6 @@ export function HeatMap() {
   );
 }
 
-/** By what exits are slow: halts, and a VM that is stopped, are as long as they are to be. */
-const lengthOf = (exit: SlowOne): number => costOf(exit) + timeOf(exit, "steal_ns");
-
 const time = (title: string, value: (exit: SlowOne) => number): Column<SlowOne> => ({ title, value, show: (exit) => ns(value(exit)) });
 
 /** Xen is no kernel. */
@@ -154,7 +150,7 @@ export const slowColumns = (): Column<SlowOne>[] => [
   },
   { title: "subject", text: true, value: (exit) => exit.subject ?? "", show: (exit) => exit.subject ?? "" },
   { title: "handler", text: true, value: handlerName, show: handlerName },
-  time("cost and steal", lengthOf),
+  time("cost and steal", slownessOf),
   ...exitParts().map((part) => time(partName(part), (exit) => timeOf(exit, part.column))),
 ];
 
@@ -171,15 +167,13 @@ export function Slowest() {
   const [pointing] = useState(() => brushing(() => last.current?.x ?? null, brush));
   const draw = (s: Surface, w: number, h: number) => {
     const list = slowestIn(range.value);
-    const plot = { x: 0, y: 10, w: 0, h: h - 48 };
-    const [low, high] = list.length ? [below(lengthOf(list.at(-1)!)), lengthOf(list[0]!) * 1.3] : [1e3, 1e6];
+    const plot = timePlot(w, 10, h - 48);
+    const [low, high] = list.length ? [below(slownessOf(list.at(-1)!)), slownessOf(list[0]!) * 1.3] : [1e3, 1e6];
     const y = logarithmic(low, Math.max(high, low * 2), plot.y + plot.h, plot.y);
-    plot.x = leftRoom(y);
-    plot.w = w - plot.x - 16;
     const x = timeScale(range.value[0], range.value[1], plot.x, plot.x + plot.w, zero());
     leftAxis(s, plot, y, "Cost and steal (log)");
     bottomAxis(s, plot, x, timeAxis());
-    for (const exit of [...list].reverse()) s.dot(x(exit.after_ns), y(lengthOf(exit)), 3, reasonColor(reasonOf(exit.cause)));
+    for (const exit of [...list].reverse()) s.dot(x(exit.after_ns), y(slownessOf(exit)), 3, reasonColor(reasonOf(exit.cause)));
     last.current = { plot, x, y, list };
     drawBrush(s, plot, x, brush.value);
   };
@@ -187,7 +181,7 @@ export function Slowest() {
     let best: SlowOne | null = null;
     let near = 144;
     for (const exit of last.current?.list ?? []) {
-      const away = (last.current!.x(exit.after_ns) - px) ** 2 + (last.current!.y(lengthOf(exit)) - py) ** 2;
+      const away = (last.current!.x(exit.after_ns) - px) ** 2 + (last.current!.y(slownessOf(exit)) - py) ** 2;
       if (away < near) [best, near] = [exit, away];
     }
     return (

@@ -73,9 +73,11 @@ export function Phases() {
       />
       <Bars
         id="steps"
-        title="Mean cost of an exit, by phase"
+        title="What the cost of exits is made of, by phase"
         summary={() => `The most costly: ${bars()[0]?.label ?? "none"}.`}
-        axis="Mean time of an exit"
+        axis="Share of the cost of these exits (%)"
+        relative
+        note="Those that cost most first; at the right their mean cost, and how many they are."
         bars={bars}
         parts={steps().map((step) => step[1])}
         fills={() => colors.value.steps}

@@ -3,7 +3,7 @@ import { useEffect } from "preact/hooks";
 import { AdviceView } from "./advice";
 import { Devices } from "./devices";
 import { chosenBy, count, ns, plural } from "./format";
-import { Filters } from "./filters";
+import { Filters, PrintedChoices } from "./filters";
 import { dialogKey, Dialogs } from "./find";
 import { Gangs } from "./gang_section";
 import { Halts } from "./halts";
@@ -108,20 +108,19 @@ export function Report() {
         </>
       }
     >
+      <PrintedChoices />
       <Overview />
       <div class="sticky">
         <TabBar />
         {data.timelines.in_time && <Strip />}
         <Filters />
       </div>
-      <Panel id="timeline">
+      <Panel id="timeline" with={picked.value && "inspected"}>
         {data.timelines.in_time && (
           <section id="timeline" aria-label="Timeline">
             <h2>Over time</h2>
-            <div class={picked.value ? "inspected" : ""}>
-              <Timeline />
-              <Inspector />
-            </div>
+            <Timeline />
+            <Inspector />
             <HeatMap />
           </section>
         )}

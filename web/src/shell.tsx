@@ -36,6 +36,18 @@ let jumped = -Infinity;
 /** Whether a jump has just been made, so that what is scrolled past does not count. */
 const jumping = (): boolean => performance.now() - jumped < 1000;
 
+/** The section that is read: the last that begins above a line at a part of the window's height. Near the page's begin the line is as far down
+ * as the page is scrolled, and near its end as far up, so that the first and the last section have their turn however short they are. */
+function sectionInSight(): string | null {
+  const { scrollHeight } = document.documentElement;
+  const left = scrollHeight - innerHeight - scrollY;
+  const line = scrollY > 0 ? Math.max(Math.min(innerHeight * READ_AT, scrollY), innerHeight - left) : 0;
+  const shown = [...document.querySelectorAll("main section[id]")].filter((of) => of.getClientRects().length > 0);
+  return (shown.filter((of) => of.getBoundingClientRect().top <= line).at(-1) ?? shown[0])?.id ?? null;
+}
+
+const READ_AT = 0.3;
+
 /** Goes to a section, and then to `place`, if that is another element. */
 export function go(to: string, place = to): void {
   jumped = performance.now();
@@ -83,10 +95,10 @@ export function TabBar() {
 }
 
 /** What a tab shows. It stays where it is while another one is shown, so that it is printed. */
-export function Panel({ id, children }: { id: string; children: ComponentChildren }) {
+export function Panel({ id, with: made, children }: { id: string; with?: string | null; children: ComponentChildren }) {
   if (!tabs.some((of) => of.id === id)) return null;
   return (
-    <div role="tabpanel" id={`panel-${id}`} aria-labelledby={`tab-${id}`} hidden={shownTab()!.id !== id}>
+    <div role="tabpanel" class={made ?? undefined} id={`panel-${id}`} aria-labelledby={`tab-${id}`} hidden={shownTab()!.id !== id}>
       {children}
     </div>
   );
@@ -107,10 +119,6 @@ function SectionLinks({ sections }: { sections: Section[] }) {
     </nav>
   );
 }
-
-/** Prints have all tabs, drawn: those that listen later draw for it. */
-addEventListener("beforeprint", () => document.documentElement.classList.add("printing"));
-addEventListener("afterprint", () => document.documentElement.classList.remove("printing"));
 
 function ThemeChoice() {
   const next = { auto: "light", light: "dark", dark: "auto" } as const;
@@ -153,16 +161,15 @@ export function Shell({ title, about, sections, made, version, children }: Props
     if (section.value !== "overview") go(section.value);
   }, []);
   useEffect(() => {
-    const seen = new IntersectionObserver(
-      (entries) => {
-        const top = entries.filter((entry) => entry.isIntersecting).at(-1);
-        if (top && !jumping()) section.value = top.target.id;
-      },
-      { rootMargin: "-30% 0px -65% 0px" },
-    );
-    document.querySelectorAll("main section[id]").forEach((element) => seen.observe(element));
-    return () => seen.disconnect();
-  }, [[...listed, ...tabs.flatMap((of) => of.sections)].map((row) => row.id).join()]);
+    const follow = () => {
+      const now = jumping() ? null : sectionInSight();
+      if (now) section.value = now;
+    };
+    follow();
+    addEventListener("scroll", follow, { passive: true });
+    addEventListener("resize", follow);
+    return () => (removeEventListener("scroll", follow), removeEventListener("resize", follow));
+  }, []);
   return (
     <>
       <a class="skip" href="#main" onClick={(event) => (event.preventDefault(), document.getElementById("main")!.focus())}>

@@ -5,7 +5,7 @@ import { Numbers, type Packed, type Table } from "./data";
 import { givenFor, type Given } from "./given";
 import { keep } from "./url_state";
 import { aboutOf, reasonOf } from "./causes";
-import { handlers, isShown } from "./aggregate";
+import { handlers, isShown, type Stacks } from "./aggregate";
 import type { Places } from "./server_events";
 import { data, laneCalled, laneId, selectedVcpus, lengths, range } from "./selection";
 import type { ThreadRow } from "./types.gen";
@@ -226,22 +226,39 @@ function isLookedAt(of: Chunk, row: number): boolean {
   return !lengths.value || (total >= lengths.value[0] && total < lengths.value[1]);
 }
 
-/** The exits that are in view, of those that are looked at; `null` if they are too many to be drawn one by one. */
-export const singlesInView = computed<Single[] | null>(() => {
-  if (!data.singles) return null;
-  const [from, to] = range.value;
+/** The exits that last into a time, of those that `takes` says; `null` if they are more than `most`. */
+function singlesOver([from, to]: [number, number], most: number, takes: (of: Chunk, row: number) => boolean): Single[] | null {
   const chunks = chunksOf([from, to]);
   if (!chunks) return null;
   const found: Single[] = [];
   for (const of of chunks) {
     for (let row = 0; row < of.rows; row++) {
-      if (of.at[row]! > to || of.at[row]! + of.total[row]! < from || !isLookedAt(of, row)) continue;
+      if (of.at[row]! > to || of.at[row]! + of.total[row]! < from || !takes(of, row)) continue;
       found.push(single(of, row));
-      if (found.length > DRAWN) return null;
+      if (found.length > most) return null;
     }
   }
   return found;
-});
+}
+
+/** The exits that are in view, of those that are looked at; `null` if they are too many to be drawn one by one. */
+export const singlesInView = computed<Single[] | null>(() => (data.singles ? singlesOver(range.value, DRAWN, isLookedAt) : null));
+
+/** Takes from sums over time, by vCPU, what single exits have in them: of each as much as lies in a group, for its parts are spread evenly in
+ * sums. What is left is of no exit. */
+export function takeSingles(sums: Map<number, Stacks>, columns: string[]): void {
+  const [any] = sums.values();
+  if (!any) return;
+  const { from, step, groups } = any;
+  for (const exit of singlesOver([from, from + groups * step], Infinity, () => true) ?? []) {
+    const values = sums.get(exit.lane)?.values;
+    const end = exit.at + exit.total;
+    for (let group = Math.max(0, Math.floor((exit.at - from) / step)); values && exit.total > 0 && group < groups && from + group * step < end; group++) {
+      const within = Math.min(end, from + (group + 1) * step) - Math.max(exit.at, from + group * step);
+      columns.forEach((column, part) => (values[part]![group]! -= ((exit.times[column] ?? 0) * within) / exit.total));
+    }
+  }
+}
 
 /** Whether the page has all single exits of the recording. */
 export const hasAllSingles = (): boolean => {

@@ -90,6 +90,7 @@ export function DataTable<Row>({ columns, rows, caption, top = 20, more, chosen,
         )}
       </table>
       {rows.length === 0 && <p class="soft">None.</p>}
+      {shown.length < rows.length && <p class="printed soft">{`The first ${shown.length} of ${rows.length} rows.`}</p>}
       {rows.length > top && (
         <button type="button" class="plain" onClick={() => setAll(!all)}>
           {all ? "Show fewer" : (more ?? `Show all ${rows.length}`)}

@@ -1,5 +1,5 @@
 // Time: how ranges are chosen, and a strip of the whole recording that stays in sight.
-import type { Signal } from "@preact/signals";
+import { computed, type Signal } from "@preact/signals";
 import { useRef, useState } from "preact/hooks";
 import { timeScale, type Plot, type Scale } from "./axes";
 import { Chart, type Pointing } from "./chart";
@@ -7,7 +7,7 @@ import { colors, partFills } from "./colors";
 import { count, ns } from "./format";
 import { drawNotes } from "./notes";
 import { partName, parts, statesOver, together, type Stacks } from "./aggregate";
-import { settledRange, data, isWhole, selectedVcpus, liveFor, selectRange, selectAll, pan, range, zoom } from "./selection";
+import { settledRange, data, isWhole, selectedVcpus, liveFor, selectRange, selectAll, pan, range, vms, zoom } from "./selection";
 import { textWidth, type Surface } from "./surface";
 
 export const zero = (): number => {
@@ -24,6 +24,23 @@ export function vcpuName(lane: number): string {
   if (!row) return "further vCPUs";
   const one = new Set(data.timelines.vcpus.map((row) => row.vm_label)).size === 1;
   return one ? `vCPU ${row.vcpu_label}` : `${row.vm_label} / ${row.vcpu_label}`;
+}
+
+/** A VM's row above those of its vCPUs, or in place of them. */
+export const vmRow = (vm: string, vcpus: number, isOpen: boolean): string => `${isOpen ? "▾" : "▸"} ${vm} (${vcpus})`;
+
+/** What rows of time are called, at its widest. */
+const namesWidth = computed(() => {
+  const all = vms();
+  const heads = all.length > 1 ? all.filter((vm) => vm.lanes.size > 1).map((vm) => vmRow(vm.name, vm.lanes.size, true)) : [];
+  return Math.max(...heads.concat(data.timelines.vcpus.map((_, lane) => vcpuName(lane))).map((name) => textWidth(name)), 0);
+});
+
+/** Where charts over time draw: all in the same place, so that a moment has the same place in all. Names or an axis have room on the left,
+ * the values of axes on the right. */
+export function timePlot(w: number, y: number, h: number): Plot {
+  const left = Math.round(Math.min(190, Math.max(72, Math.min(w * 0.28, namesWidth.value + 34))));
+  return { x: left, y, w: w - left - (w < 500 ? 44 : 62), h };
 }
 
 /** Keys that move the range; the same wherever time runs along. */
@@ -163,7 +180,7 @@ function sliding(scale: () => Scale): Pointing {
 export function Strip() {
   const held = useRef<{ scale: Scale; of: unknown; table: unknown; palette: unknown; sum: Stacks | null } | null>(null);
   const draw = (s: Surface, w: number, h: number) => {
-    const plot = { x: 1, y: 2, w: w - 2, h: h - 16 };
+    const plot = timePlot(w, 2, h - 16);
     const scale = timeScale(data.from, data.to, plot.x, plot.x + plot.w, zero());
     const of = selectedVcpus.value;
     const palette = colors.value;
@@ -178,7 +195,8 @@ export function Strip() {
     // As high as when most vCPUs were there: many may be there for a moment each.
     const most = sum ? peak(sum) : 1;
     if (sum) s.kept(held.current, w, h, (s) => drawStacks(s, plot, scale, sum, partFills(parts.value), () => most));
-    for (const tick of scale.ticks) if (tick.at < w - 20) s.text(Math.max(tick.at, textWidth(tick.label + " s", 10) / 2), h - 6, tick.label + " s", { color: colors.value.soft, align: "center", size: 10 });
+    s.text(plot.x - 8, plot.y + plot.h / 2, "all vCPUs", { color: colors.value.soft, align: "right", size: 10, width: plot.x - 12 });
+    for (const tick of scale.ticks) s.text(tick.at, h - 6, tick.label + " s", { color: colors.value.soft, align: "center", size: 10 });
     if (!isWhole.value) drawBrush(s, plot, scale, range.value);
     drawNotes(s, plot, scale);
   };

@@ -1,5 +1,6 @@
 // What a page keeps in its address, so that a link shows the same: what each view registers here, section and colours.
 import { computed, effect, signal, type Signal } from "@preact/signals";
+import { isPrinting } from "./print";
 import { serverUrls } from "./server_events";
 
 /** `auto` follows the system. */
@@ -10,7 +11,8 @@ export const section = signal("overview");
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const systemDark = signal(dark.matches);
 dark.addEventListener("change", () => (systemDark.value = dark.matches));
-export const isDark = computed(() => (theme.value === "auto" ? systemDark.value : theme.value === "dark"));
+/** Paper is light. */
+export const isDark = computed(() => !isPrinting.value && (theme.value === "auto" ? systemDark.value : theme.value === "dark"));
 
 export interface Kept {
   read(hash: URLSearchParams): void;

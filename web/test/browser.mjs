@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
-import { gunzipSync, gzipSync } from "node:zlib";
+import { gunzipSync, gzipSync, inflateSync } from "node:zlib";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
@@ -132,6 +132,17 @@ export async function reveal(page, selector) {
 /** What a chart has drawn. */
 export const drawn = async (page, id) => (await reveal(page, `#chart-${id}`), page.locator(`#chart-${id} canvas`).evaluate((canvas) => (canvas.scrollIntoView({ block: "center" }), new Promise((done) => setTimeout(() => done(canvas.toDataURL()), 200)))));
 
+/** A chart as SVG. */
+export async function svgOf(page, id) {
+  await reveal(page, `#chart-${id}`);
+  await page.evaluate(() => Object.defineProperty(navigator, "clipboard", { value: undefined, configurable: true }));
+  const saved = page.waitForEvent("download");
+  await page.locator(`#chart-${id} .copy button`, { hasText: "SVG" }).click();
+  let text = "";
+  for await (const part of await (await saved).createReadStream()) text += part;
+  return text;
+}
+
 /** The CSV of a chart, as its button gives it. */
 export async function csvOf(page, id) {
   // Where the clipboard may not be used, the file is saved; in a test always.
@@ -171,6 +182,42 @@ export async function drawsAll(page) {
       return canvas.width > 0 && canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value !== 0);
     }, id);
   }
+}
+
+/** The objects of a PDF by number: what they say, and their streams, unpacked; of fonts and images, none. */
+function objectsOf(pdf) {
+  const text = pdf.toString("latin1");
+  return new Map(
+    [...text.matchAll(/(\d+) 0 obj\r?\n([^]*?)(?:endobj|stream\r?\n)/g)].map((found) => {
+      const from = found.index + found[0].length;
+      const isDrawing = found[0].includes("stream") && !/\/Length1|\/Image\b/.test(found[2].replace(/\/ProcSet *\[[^\]]*\]/, ""));
+      const packed = () => pdf.subarray(from, from + Number(/\/Length (\d+)/.exec(found[2])[1]));
+      const stream = !isDrawing ? "" : found[2].includes("/FlateDecode") ? inflateSync(packed()).toString("latin1") : packed().toString("latin1");
+      return [found[1], { says: found[2], stream }];
+    }),
+  );
+}
+
+/** A text of a PDF: between parentheses, or UTF-16 in hexadecimal digits. */
+const pdfText = (text) => (text.startsWith("<") ? Buffer.from(text.slice(5, -1), "hex").swap16().toString("utf16le") : text.slice(1, -1).replace(/\\([()\\])/g, "$1"));
+
+/** A page as it is printed: the texts that stand for its pictures, with how many words are written in each, by the tags of the PDF; and all
+ * that is drawn. */
+export async function printed(page) {
+  const objects = objectsOf(await page.pdf({ format: "A4", tagged: true }));
+  const pictures = new Map();
+  for (const { says } of objects.values()) {
+    const [, alt] = /\/Alt (\((?:\\[^]|[^\\)])*\)|<FEFF[0-9A-F]*>)/.exec(says) ?? [];
+    if (!alt) continue;
+    // Parts of it are in streams of their own, or in the page's.
+    const streams = [...says.matchAll(/\/Stm (\d+)/g)].map(([, number]) => objects.get(number).stream);
+    const [, onPage] = /\/Pg (\d+)/.exec(says) ?? [];
+    const [, contents] = /\/Contents (\d+)/.exec(objects.get(onPage)?.says ?? "") ?? [];
+    const own = [...says.replace(/<<[^]*?>>/g, "").matchAll(/\/K (\d+)\s|[[ ](\d+)(?! \d* ?R)[\] ]/g)].map((found) => found[1] ?? found[2]);
+    for (const number of own) streams.push(objects.get(contents)?.stream.split(`/Figure <</MCID ${number} >>BDC`)[1]?.split("EMC")[0] ?? "");
+    pictures.set(pdfText(alt), streams.reduce((sum, stream) => sum + (stream.match(/\bT[jJ]\b/g) ?? []).length, 0));
+  }
+  return { pictures, drawn: [...objects.values()].map((of) => of.stream).join("\n") };
 }
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");

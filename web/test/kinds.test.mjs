@@ -498,6 +498,25 @@ test("of several trials a table chooses one, and a link shows the same", async (
   await done(none);
 });
 
+/** The contents mark what is read, from a page's begin to its end. */
+async function marksWhatIsRead(page) {
+  const marked = () => page.locator(".body > nav a[aria-current]").allInnerTexts();
+  const links = await page.locator(".body > nav a").allInnerTexts();
+  const all = await page.evaluate(() => document.documentElement.scrollHeight - innerHeight);
+  const places = [];
+  for (const part of [0, 0.05, 0.3, 0.6, 0.9, 1, 0]) {
+    await page.evaluate((top) => scrollTo(0, top), all * part);
+    await frame(page);
+    const now = await marked();
+    assert.equal(now.length, 1);
+    places.push(links.indexOf(now[0]));
+  }
+  assert.equal(places.pop(), 0);
+  assert.equal(places[0], 0);
+  assert.ok(places.every((place, at) => place >= (places[at - 1] ?? 0)), places.join());
+  assert.equal(places.at(-1), links.length - 1, places.join());
+}
+
 const kinds = { diff, sweep, lab, fleet, trial: () => trial(), delays: () => trialsOf("delays-kind", [delayTrial()]) };
 for (const [kind, file] of Object.entries(kinds)) {
   const part = kind === "fleet" ? "sql" : null;
@@ -505,6 +524,7 @@ for (const [kind, file] of Object.entries(kinds)) {
     testWith(part, `a page of a ${kind}, ${colorScheme}: every chart draws, no serious finding of axe`, async () => {
       const page = await open(browser, file(), { colorScheme });
       assert.equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), colorScheme === "dark" ? "rgb(21, 24, 28)" : "rgb(255, 255, 255)");
+      if (colorScheme === "light") await marksWhatIsRead(page);
       await drawsAll(page);
       assert.deepEqual(await seriousOf(page), []);
       await done(page);

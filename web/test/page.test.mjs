@@ -4,7 +4,7 @@ import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { gunzipSync } from "node:zlib";
-import { changed, corpus, csvOf, done, drawsAll, folder, frame, json, launch, micro, open, pageOf, reveal, run, seriousIn, seriousOf, tableOf, thousands } from "./browser.mjs";
+import { changed, corpus, csvOf, done, drawsAll, folder, frame, json, launch, micro, open, pageOf, printed, reveal, run, seriousIn, seriousOf, svgOf, tableOf, thousands } from "./browser.mjs";
 
 const T2 = corpus("x86-svm/t2.data.gz");
 const XEN = ["--tsc-hz", "2596120000"];
@@ -277,6 +277,50 @@ test("the first screen answers: what is wrong, how large, where, when, what to c
   await done(page);
 });
 
+test("the slowest moments are sorted by what is shown, one for each incident, and none where all exits are alike", async () => {
+  const slowness = (exit) => exit.kernel_ns + exit.user_space_ns + (exit.steal_ns ?? 0);
+  const page = await open(browser, boot());
+  const list = page.locator(".list", { hasText: "Slowest moments" });
+  await list.getByRole("button", { name: /^Show all/ }).click();
+  const shown = await list.locator("tbody tr").evaluateAll((rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent)));
+  const slow = timelinesOf(page).slow_exits;
+  const units = { µs: 1e3, ms: 1e6, s: 1e9 };
+  const sums = shown.map(([, sum]) => parseFloat(sum) * units[sum.replace(/[\d.]/g, "")]);
+  assert.ok(sums.length > 50 && sums.every((sum, at) => at === 0 || sum <= sums[at - 1]), sums.join());
+  assert.ok(Math.abs(sums[0] - Math.max(...slow.map(slowness))) < sums[0] / 100);
+  // No two are of the same time, on whichever vCPUs.
+  const first = json("report", T2).traces[0].first_ns - timelinesOf(page).base_ns;
+  const moments = shown.map(([when], at) => slow.find((exit) => Math.abs((exit.after_ns - first) / 1e9 - parseFloat(when)) < 6e-5 && Math.abs(slowness(exit) - sums[at]) < sums[at] / 100));
+  const times = moments.map((exit) => [exit.after_ns + exit.exit_time_ns - slowness(exit), exit.after_ns + exit.exit_time_ns]).sort((a, b) => a[0] - b[0]);
+  times.forEach(([from], at) => assert.ok(at === 0 || from > times[at - 1][1], `${times[at - 1]} ${times[at]}`));
+  assert.match(shown[0][3], / \+\d+ more$/);
+  await done(page);
+  const alike = changed(boot(), ({ timelines }) => timelines.slow_exits.forEach((exit, at) => Object.assign(exit, { kernel_ns: 5000 + (at % 7), user_space_ns: 0, steal_ns: 0 })));
+  const none = await open(browser, alike);
+  const text = await none.locator(".list", { hasText: "Slowest moments" }).innerText();
+  assert.match(text, /None stands out: the slowest took 5\.0\dµs, about as long as other slow ones\.$/);
+  assert.equal(await none.locator(".slowest-moments tbody tr").count(), 0);
+  await done(none);
+});
+
+test("one long exit leaves the phases of all others to be seen", async () => {
+  const file = changed(boot(), ({ report: { phases } }) => {
+    const [row] = phases.rows;
+    const none = Object.fromEntries(Object.entries(row).map(([name, value]) => [name, name.endsWith("_ns") ? 0 : value]));
+    phases.rows = [
+      { ...none, reason: "msr", in_user_space: false, exits: 65325, timed: 65325, handler_ns: 65325 * 3000, reentry_ns: 65325 * 1000 },
+      { ...none, reason: "npf", in_user_space: true, exits: 1, timed: 1, user_space_ns: 7.55e6 },
+    ];
+  });
+  const page = await open(browser, file, { hash: "#view=phases&tab=mechanisms" });
+  const { steps } = await page.evaluate(() => ({ steps: [...document.querySelectorAll("#chart-steps .legend .swatch")].map((of) => of.style.background) }));
+  const bars = [...(await svgOf(page, "steps")).split('<g transform="translate(0 48)">')[1].matchAll(/<rect x="[^"]*" y="([^"]*)" width="([^"]*)" height="17" fill="(#[^"]*)"/g)];
+  const rgb = (fill) => `rgb(${[1, 3, 5].map((at) => parseInt(fill.slice(at, at + 2), 16)).join(", ")})`;
+  const [handler, reentry, asked] = [1, 5, 3].map((step) => Number(bars.find(([, , , fill]) => rgb(fill) === steps[step])[2]));
+  assert.ok(Math.abs(handler / reentry - 3) < 0.1 && Math.abs(handler + reentry - asked) < 1 && asked > 300, `${handler} ${reentry} ${asked}`);
+  await done(page);
+});
+
 test("every moment that is listed as slowest can be looked into, in every kind of recording", async () => {
   for (const [name, file, ...flags] of [
     ["hvm1", "xen/hvm1_dm_sched_hvm.xentrace.gz", ...XEN],
@@ -342,6 +386,7 @@ test("the slowest exit, and what ran before it, are two clicks away; a link show
   const [from, to] = await page.evaluate(async () => (await new Promise((done) => setTimeout(done, 300)), ["from", "to"].map((name) => Number(new URLSearchParams(location.hash.slice(1)).get(name)))));
   assert.ok(to - from < 1e6, `${from} to ${to}`);
   assert.match(await page.locator(".filters").textContent(), /sums cover/);
+  await page.locator("#chart-timeline canvas").evaluate((of) => of.scrollIntoView({ block: "center" }));
   const box = await page.locator("#chart-timeline canvas").boundingBox();
   for (let x = 0.2; x < 0.9 && (await inspector.count()) === 0; x += 0.05) await page.mouse.click(box.x + box.width * x, box.y + 30);
   assert.equal(await inspector.count(), 1);
@@ -554,16 +599,34 @@ test("lengths that are chosen are those of the timeline and of the slowest exits
   await done(two);
 });
 
-test("what was never in sight is printed", async () => {
-  const page = await open(browser, boot());
-  await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
-  const blank = await page.$$eval("figure.chart canvas", (all) =>
-    all.filter((canvas) => canvas.width < 100 || !canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value !== 0)).map((canvas) => canvas.closest("figure").id),
-  );
-  assert.deepEqual(blank.filter((id) => id !== "chart-strip"), []);
-  assert.ok((await page.$$("figure.chart")).length > 10);
-  await page.evaluate(() => dispatchEvent(new Event("afterprint")));
+test("all charts are printed, in light colours; tables fit on paper, and the range is named", async () => {
+  const page = await open(browser, boot(), { colorScheme: "dark", hash: `#from=2000000000&to=4000000000&vcpu=${encodeURIComponent("qemu-system-x86 121/0")}` });
+  const charts = await page.$$eval("main figure.chart:not(.sticky *) canvas", (all) => all.map((canvas) => canvas.ariaLabel));
+  assert.ok(charts.length > 10);
+  const { pictures, drawn } = await printed(page);
+  assert.deepEqual(charts.filter((label) => !pictures.get(label)), []);
+  // The dark ground is nowhere: neither behind the text nor in a chart.
+  const dark = [0x15, 0x18, 0x1c].map((part) => (part / 255).toFixed(3).slice(1));
+  assert.equal(new RegExp(dark.map((part) => `0?\\${part}\\d*`).join(" ") + " (rg|RG|scn)").test(drawn), false);
+  // What is blank is not found.
+  const flame = await page.evaluate(() => {
+    const canvas = document.querySelector("#chart-flame canvas");
+    addEventListener("beforeprint", () => (canvas.width = canvas.width));
+    return canvas.ariaLabel;
+  });
+  assert.equal((await printed(page)).pictures.get(flame), 0);
   assert.equal(await page.locator("[role=tabpanel]:visible").count(), 1);
+  await page.setViewportSize({ width: 703, height: 1000 });
+  await page.emulateMedia({ media: "print" });
+  await page.evaluate(() => document.querySelectorAll("details").forEach((of) => (of.open = true)));
+  const cut = await page.$$eval(".scroll", (all) => all.filter((of) => of.clientWidth > 0 && of.scrollWidth > of.clientWidth).map((of) => `${of.ariaLabel}: ${of.scrollWidth} of ${of.clientWidth}`));
+  assert.deepEqual(cut, []);
+  const rows = await page.$$eval("tbody tr", (all) => all.filter((of) => getComputedStyle(of).breakInside !== "avoid").length);
+  assert.equal(rows, 0);
+  const named = page.locator("p.printed").first();
+  assert.match(await named.innerText(), /^Range: \d+\.\d{4} s to \d+\.\d{4} s \(2\.00s\), of the whole recording \(9\.\d\ds\)\. Only vCPU 0\.$/);
+  await page.emulateMedia({ media: "screen" });
+  assert.equal(await named.isVisible(), false);
   await done(page);
 });
 

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { corpus, csvOf, done, folder, frame, json, launch, open, pageOf, run } from "./browser.mjs";
+import { corpus, csvOf, done, folder, frame, json, launch, open, pageOf, run, svgOf } from "./browser.mjs";
 
 const T2 = corpus("x86-svm/t2.data.gz");
 
@@ -11,14 +11,15 @@ let browser;
 before(async () => (browser = await launch()));
 after(() => browser?.close());
 
-/** The texts that a chart writes, out of its SVG. */
-async function textsOf(page, id) {
-  await page.evaluate(() => Object.defineProperty(navigator, "clipboard", { value: undefined, configurable: true }));
-  const saved = page.waitForEvent("download");
-  await page.locator(`#chart-${id} .copy button`, { hasText: "SVG" }).click();
-  let text = "";
-  for await (const part of await (await saved).createReadStream()) text += part;
-  return [...text.matchAll(/<text[^>]*>([^<]*)</g)].map(([, text]) => text);
+/** The texts that a chart writes. */
+const textsOf = async (page, id) => [...(await svgOf(page, id)).matchAll(/<text[^>]*>([^<]*)</g)].map(([, text]) => text);
+
+/** How much of a chart's rows each fill has, below the legend. */
+async function areasOf(page, id) {
+  const found = {};
+  const inside = (await svgOf(page, id)).split('<g transform="translate(0 48)">')[1];
+  for (const [, w, h, fill] of inside.matchAll(/<rect x="[^"]*" y="[^"]*" width="([^"]*)" height="([^"]*)" fill="([^"]*)"/g)) if (h > 2) found[fill] = (found[fill] ?? 0) + w * h;
+  return found;
 }
 
 const hash = (page) => page.evaluate(() => location.hash);
@@ -69,13 +70,59 @@ test("the host's CPUs have the exits that the recording says were on them", asyn
   await done(page);
 });
 
-test("the moment under the pointer is marked in all charts over time", async () => {
-  const page = await open(browser, pageOf("t2", T2));
-  await page.locator("#chart-timeline canvas").hover({ position: { x: 400, y: 40 } });
+/** Where the cursor stands in each chart that shows it, while the pointer is in one. */
+async function cursors(page, over, x) {
+  await page.locator(`#chart-${over} canvas`).hover({ position: { x, y: 40 } });
   await frame(page);
-  assert.ok((await page.locator(".cursor").count()) >= 3, "timeline, strip, lengths over time");
-  const left = await page.locator("#chart-timeline .cursor").evaluate((of) => parseFloat(of.style.left));
-  assert.ok(Math.abs(left - 400) < 1.5, `${left}`);
+  return Object.fromEntries(await page.$$eval(".cursor", (all) => all.map((of) => [of.closest("figure").id.slice("chart-".length), parseFloat(of.style.left)])));
+}
+
+test("the moment under the pointer is marked in all charts over time, at the same place", async () => {
+  for (const width of [360, 1280]) {
+    const page = await open(browser, pageOf("t2", T2), { viewport: { width, height: 3000 }, hash: "#view=timeline" });
+    const at = await cursors(page, "timeline", width / 2);
+    assert.deepEqual(Object.keys(at).sort(), ["heat", "slow", "strip", "timeline"]);
+    for (const [chart, left] of Object.entries(at)) assert.ok(Math.abs(left - at.timeline) < 0.5 && Math.abs(left - width / 2) < 1.5, `${width}: ${chart} ${JSON.stringify(at)}`);
+    // An exit that is looked into is beside all of them, in a range that the strip is not of.
+    const [slow] = JSON.parse(await page.evaluate(() => JSON.stringify([...document.querySelectorAll(".slowest-moments tbody button")].map((of) => of.textContent))));
+    await page.getByRole("button", { name: slow, exact: true }).first().click();
+    await page.getByRole("complementary", { name: "The exit" }).waitFor();
+    const { timeline, heat, slow: dots } = await cursors(page, "timeline", width / 2);
+    assert.ok(Math.abs(timeline - heat) < 0.5 && Math.abs(timeline - dots) < 0.5, `${timeline} ${heat} ${dots}`);
+    await done(page);
+  }
+  const gang = await open(browser, pageOf("gang", corpus("powerpc/p8_smt4_trace.dat.gz")), { hash: "#view=gangs&tab=mechanisms" });
+  const at = await cursors(gang, "drags", 500);
+  assert.ok(Math.abs(at.drags - at.strip) < 0.5, JSON.stringify(at));
+  await done(gang);
+});
+
+test("at every zoom time has the colours of its parts, the guest first, and what is stacked is what was asked for", async () => {
+  const gang = pageOf("gang", corpus("powerpc/p8_smt4_trace.dat.gz"));
+  const zooms = ["", "&from=300000000&to=400000000", "&from=690000000&to=714000000"];
+  const page = await open(browser, gang, { hash: "#view=timeline" });
+  const colours = () => page.$$eval("#chart-timeline .legend .swatch", (all) => all.map((of) => of.style.background));
+  const rgb = (fill) => `rgb(${[1, 3, 5].map((at) => parseInt(fill.slice(at, at + 2), 16)).join(", ")})`;
+  const parts = await colours();
+  const area = { states: [], exits: [], cost: [] };
+  for (const stack of ["states", "exits", "cost"])
+    for (const zoom of zooms) {
+      await page.evaluate((hash) => (location.hash = hash), `#view=timeline&tab=timeline&stack=${stack}${zoom}`);
+      await frame(page);
+      await frame(page);
+      area[stack].push(await areasOf(page, "timeline"));
+      if (stack === "states") assert.deepEqual(await colours(), parts, zoom);
+      else assert.ok((await colours()).every((of) => !parts.includes(of) || of === ""), `${stack}${zoom}`);
+    }
+  const [guest] = Object.keys(area.states[0]).filter((fill) => rgb(fill) === parts[0]);
+  const whole = (of) => Object.values(of).reduce((sum, of) => sum + of, 0);
+  // Guests ran most of the time, and are as much of the rows when single exits are drawn.
+  for (const of of area.states) assert.ok(of[guest] > whole(of) * 0.8, `${guest}: ${JSON.stringify(of)}`);
+  // The end, of which nothing is known, is hatched, from afar and from near.
+  for (const at of [0, 2]) assert.ok(Object.keys(area.states[at]).some((fill) => fill.startsWith("url(#h0") && area.states[at][fill] > 0), JSON.stringify(area.states[at]));
+  // Exits by reason have other colours, and no guest.
+  for (const stack of ["exits", "cost"]) for (const of of area[stack]) assert.equal(of[guest], undefined, `${stack}: ${JSON.stringify(of)}`);
+  assert.notDeepEqual(area.exits[2], area.cost[2]);
   await done(page);
 });
 
