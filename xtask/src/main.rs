@@ -22,6 +22,7 @@ mod additions;
 mod bench;
 mod ci;
 mod excerpts;
+mod figures;
 mod fuzz;
 mod gains;
 mod house;
@@ -65,6 +66,8 @@ enum Task {
     Docs,
     /// Measure exitscope against its peers and write docs/benchmarks.md
     Bench(bench::Flags),
+    /// List the figures of the docs, and which are older than what they measure
+    Figures(figures::Flags),
     /// Take damaged traces through the whole command
     Fuzz(fuzz::Flags),
     /// Leave tracepoints out of recordings, cut and reorder them, and compare the accounts of their time
@@ -94,6 +97,7 @@ fn main() -> ExitCode {
         Task::Prose(flags) => prose::run(&flags).map(done),
         Task::Docs => write_docs().map(done),
         Task::Bench(flags) => bench::run(&flags).map(done),
+        Task::Figures(flags) => figures::run(&flags).map(done),
         Task::Fuzz(flags) => fuzz::run(&flags).map(done),
         Task::Metamorphic(flags) => fuzz::metamorphic(&flags).map(done),
         Task::Gains(flags) => gains::run(&flags).map(done),
