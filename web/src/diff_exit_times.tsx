@@ -32,7 +32,7 @@ export function Lengths({ diff, lengths }: { diff: Comparison; lengths: SideLeng
     ];
   }, [known]);
   const series = (): LengthSeries[] => {
-    const fills = [colors.value.reasons[6]!, colors.value.reasons[0]!];
+    const fills = [colors.value.reasons[3]!, colors.value.reasons[0]!];
     return both
       .map(({ label, counts, sum, duration }, at) => ({ label, counts, color: fills[at]!, weight: per.value === "share" ? 100 / (sum || 1) : 1e9 / (duration || 1), sum }))
       .filter((one) => one.sum > 0);

@@ -2,7 +2,7 @@
 import { useRef } from "preact/hooks";
 import { bottomAxis, leftAxis, leftRoom, linear, logarithmic, type Scale } from "./axes";
 import { Chart, type Tip } from "./chart";
-import { colors, partColor } from "./colors";
+import { colors } from "./colors";
 import { count, ns, round, share } from "./format";
 import { kept } from "./url_state";
 import { data, fullRange } from "./selection";
@@ -167,7 +167,7 @@ function Gaps({ limit, label }: { limit: () => number; label: () => string }) {
       const left = x(2 ** (bin / STEP));
       const wide = x(2 ** ((bin + 1) / STEP)) - left - 1;
       s.rect(left, y(notBlocked), wide, plot.y + plot.h - y(notBlocked), parts.polling_ns);
-      s.rect(left, y(notBlocked + blocked), wide, y(notBlocked) - y(notBlocked + blocked), partColor("halted_ns"));
+      s.rect(left, y(notBlocked + blocked), wide, y(notBlocked) - y(notBlocked + blocked), parts.halted_ns);
     }
     const line = limit();
     if (line > 0) {
@@ -204,7 +204,7 @@ function Gaps({ limit, label }: { limit: () => number; label: () => string }) {
       twin={twin}
       legend={() => [
         { label: titles[0]!, color: colors.value.parts.polling_ns },
-        { label: titles[1]!, color: partColor("halted_ns") },
+        { label: titles[1]!, color: colors.value.parts.halted_ns },
         { label: "limit of polling", color: colors.value.accent, line: true },
       ]}
     />

@@ -110,7 +110,7 @@ export function Inspector() {
           <ol class="phases">
             {phases.map(({ name, step, ns: long }) => (
               <li>
-                <i class="swatch" style={{ background: colors.value.steps[step]! }} aria-hidden="true" />
+                <i class="swatch" style={{ background: colors.value.phases[step]! }} aria-hidden="true" />
                 {name} {ns(long)}
               </li>
             ))}

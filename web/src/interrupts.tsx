@@ -80,7 +80,7 @@ export function Interrupts() {
           relative
           bars={() => told.slice(0, 16).map((vm) => ({ label: nameOf(vm), parts: [vm.inhibited_ns, vm.allowed_ns, vm.unknown_ns] }))}
           parts={["inhibited", "not inhibited", "not known"]}
-          fills={() => [colors.value.parts.steal_ns, colors.value.parts.kernel_ns, colors.value.other]}
+          fills={() => [colors.value.parts.steal_ns, colors.value.parts.kernel_ns, colors.value.parts.unknown_ns]}
           show={ns}
           first="VM"
         />

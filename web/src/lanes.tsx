@@ -4,7 +4,7 @@ import { useRef, useState } from "preact/hooks";
 import { arrowText, arrowsIn, arrowsOf, lastsOf, longest, type Arrow } from "./arrows";
 import { bottomAxis, timeScale, type Plot, type Scale } from "./axes";
 import { Chart, type Tip } from "./chart";
-import { colors, mix, partFills, ranked, reasonColor, reasonName } from "./colors";
+import { colors, mix, partFills, ranked, reasonColor, reasonLegend, reasonName } from "./colors";
 import { clock, count, ns, share } from "./format";
 import { isAsking, noneGiven } from "./given";
 import { kept } from "./url_state";
@@ -162,7 +162,7 @@ function drawExit(s: Surface, plot: Plot, scale: Scale, exit: Single, fills: str
   const tall = room * (stack.value === "exits" ? 1 : cost / (exit.total || 1));
   s.rect(from, plot.y + room - tall, Math.max(1, to - from), tall, isPale ? mix(color, colors.value.ground, 0.6) : color);
   if (phases)
-    divided(s, { x: begin, y: plot.y + room + 2, w: end - begin, h: plot.h - room - 2 }, plot, phases.map((phase) => phase.ns), phases.map((phase) => colors.value.steps[phase.step]!));
+    divided(s, { x: begin, y: plot.y + room + 2, w: end - begin, h: plot.h - room - 2 }, plot, phases.map((phase) => phase.ns), phases.map((phase) => colors.value.phases[phase.step]!));
 }
 
 /** A whole from left to right by its parts, as far as it is within the plot. */
@@ -449,8 +449,7 @@ export function Timeline() {
     const { labels, fills } = series();
     const singles = singlesInView.value;
     if (singles && stack.value !== "states") {
-      const shown = [...new Set(singles.map((exit) => exit.reason))].slice(0, 9);
-      return shown.map((reason) => ({ label: reasonName(reason), color: reasonColor(reason), click: () => selectOnly(reasons, reason) }));
+      return reasonLegend(singles.map((exit) => exit.reason)).map(({ reason, ...item }) => ({ ...item, click: reason === null ? undefined : () => selectOnly(reasons, reason) }));
     }
     const own = ranked.filter((reason) => !reasons.value || reasons.value.has(reason));
     return labels.map((label, at) => ({

@@ -5,7 +5,7 @@ import { bottomAxis, leftAxis, logarithmic, timeScale, type Plot, type Scale } f
 import { bucketStart } from "./buckets";
 import { reasonOf } from "./causes";
 import { Chart, type Tip } from "./chart";
-import { colors, mix, reasonColor, reasonName } from "./colors";
+import { colors, mix, reasonColor, reasonLegend } from "./colors";
 import { UNTIMED } from "./data";
 import { clock, count, ns } from "./format";
 import { exitParts, handlers, heat, partName, slowest, slowestIn, timeOf, type Heat } from "./aggregate";
@@ -29,6 +29,10 @@ function span(map: Heat): [number, number] {
   return [below(bucketStart(map.low & ~1)), bucketStart(map.high + 2)];
 }
 
+/** How far from cold to hot one exit is; and how many are hot at least. */
+const ONE = 0.25;
+const MANY = 10;
+
 export function HeatMap() {
   const brush = useSignal<[number, number] | null>(null);
   const last = useRef<{ plot: Plot; x: Scale; y: Scale; map: Heat } | null>(null);
@@ -41,9 +45,10 @@ export function HeatMap() {
     const x = timeScale(range.value[0], range.value[1], plot.x, plot.x + plot.w, zero());
     leftAxis(s, plot, y, "Length, from exit to entry (log)");
     bottomAxis(s, plot, x, timeAxis());
-    const most = Math.log(1 + map.most);
+    // One exit looks the same at every zoom.
+    const most = Math.log(Math.max(map.most, MANY));
     const [cold, hot] = colors.value.heat as [string, string];
-    const shades = Array.from({ length: 33 }, (_, at) => mix(cold, hot, 0.18 + (0.82 * at) / 32));
+    const shades = Array.from({ length: 33 }, (_, at) => mix(cold, hot, ONE + ((1 - ONE) * at) / 32));
     const rows: { long: number; y: number; h: number }[] = [];
     for (let long = map.low & ~1; long <= map.high; long += 2) {
       const top = y(bucketStart(long + 2));
@@ -52,7 +57,7 @@ export function HeatMap() {
     const shade = (row: number, group: number): number => {
       const place = group * UNTIMED + rows[row]!.long;
       const many = map.counts[place]! + map.counts[place + 1]!;
-      return many ? Math.round((Math.log(1 + many) / most) * 32) : -1;
+      return many ? Math.round((Math.log(many) / most) * 32) : -1;
     };
     const left = x(map.from);
     s.clip(plot.x, plot.y, plot.w, plot.h, () => s.cells(left, x(map.from + map.across * map.step) - left, rows, map.across, shade, shades));
@@ -98,7 +103,7 @@ export function HeatMap() {
   const legend = () => {
     const [cold, hot] = colors.value.heat as [string, string];
     return [
-      { label: "1 exit", color: mix(cold, hot, 0.3) },
+      { label: "1 exit", color: mix(cold, hot, ONE) },
       { label: "many exits (log)", color: hot },
     ];
   };
@@ -198,8 +203,7 @@ export function Slowest() {
       }
     );
   };
-  const legend = () =>
-    [...new Set(slowest.value.map((exit) => reasonOf(exit.cause)))].slice(0, 8).map((reason) => ({ label: reasonName(reason), color: reasonColor(reason) }));
+  const legend = () => reasonLegend(slowest.value.map((exit) => reasonOf(exit.cause)));
   return (
     <section id="slowest" aria-label="Slowest exits">
       <h2>Slowest exits</h2>

@@ -80,7 +80,7 @@ export function Phases() {
         note="Those that cost most first; at the right their mean cost, and how many they are."
         bars={bars}
         parts={steps().map((step) => step[1])}
-        fills={() => colors.value.steps}
+        fills={() => colors.value.phases}
         show={ns}
         first="reason (handler)"
       />

@@ -1,6 +1,6 @@
 // Yields: who yields to whom, who got the CPU, which vCPUs were preempted meanwhile.
 import { Bars } from "./bars";
-import { colors, mix, partColor } from "./colors";
+import { colors, mix } from "./colors";
 import { count, ns } from "./format";
 import { Matrix } from "./matrix";
 import { data, fullRange } from "./selection";
@@ -34,9 +34,22 @@ function Directed() {
 
 const labelOf = (row: YieldRow): string => `${nameOf(row)} ${row.call ?? ""}`;
 
+/** First depths of the queue that stand for those up to the next: no more than have shades that can be told apart. */
+const DEPTHS = [0, 1, 2, 4];
+
+/** Time by how many vCPUs were runnable without a CPU. The last time is of so many and more. */
+function queueDepths(times: number[]): { name: string; time: number }[] {
+  return DEPTHS.filter((from) => from < times.length).map((from, at) => {
+    const to = Math.min(DEPTHS[at + 1] ?? times.length, times.length);
+    const name = to === times.length ? `${from} and more` : to === from + 1 ? String(from) : `${from} to ${to - 1}`;
+    return { name, time: times.slice(from, to).reduce((sum, time) => sum + time, 0) };
+  });
+}
+
 export function Yields() {
   const yields = data.report.yield!;
   const { queue } = yields;
+  const depths = queue ? queueDepths(queue.time_ns) : [];
   return (
     <section id="yields" aria-label="Yields">
       <h2>Yields and steal</h2>
@@ -55,7 +68,7 @@ export function Yields() {
             })
           }
           parts={["a sibling was preempted", "a sibling was runnable", "no sibling was runnable", "not known"]}
-          fills={() => [colors.value.parts.steal_ns, colors.value.parts.user_space_ns, colors.value.parts.guest_ns, colors.value.other]}
+          fills={() => [colors.value.parts.steal_ns, colors.value.parts.user_space_ns, colors.value.parts.guest_ns, colors.value.parts.unknown_ns]}
           show={count}
           first="vCPU and call"
           note="A yield that names no vCPU may let any sibling run; a preempted sibling may have held the lock."
@@ -74,7 +87,7 @@ export function Yields() {
             })
           }
           parts={["the vCPU it named", "another of its VM", "another VM or no vCPU", "nobody: the caller went on", "not known"]}
-          fills={() => [colors.value.parts.guest_ns, colors.value.parts.kernel_ns, colors.value.parts.steal_ns, colors.value.parts.user_space_ns, colors.value.other]}
+          fills={() => [colors.value.parts.guest_ns, colors.value.parts.kernel_ns, colors.value.parts.steal_ns, colors.value.parts.user_space_ns, colors.value.parts.unknown_ns]}
           show={count}
           first="vCPU and call"
         />
@@ -105,9 +118,9 @@ export function Yields() {
           summary={() => `Mean ${queue.mean.toFixed(2)}, at most ${queue.max}.`}
           axis="Share of the CPUs' time (%)"
           relative
-          bars={() => [{ label: "all CPUs", parts: queue.time_ns }]}
-          parts={queue.time_ns.map((_, depth) => (depth === queue.time_ns.length - 1 ? `${depth} and more` : String(depth)))}
-          fills={() => queue.time_ns.map((_, depth) => mix(partColor("halted_ns"), partColor("steal_ns"), depth / (queue.time_ns.length - 1)))}
+          bars={() => [{ label: "all CPUs", parts: depths.map(({ time }) => time) }]}
+          parts={depths.map(({ name }) => name)}
+          fills={() => depths.map((_, at) => mix(colors.value.heat[0]!, colors.value.heat[1]!, (at + 0.5) / (depths.length - 0.5)))}
           show={ns}
           first="CPUs"
         />

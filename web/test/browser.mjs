@@ -8,6 +8,7 @@ import { gunzipSync, gzipSync, inflateSync } from "node:zlib";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
+import { alike } from "./fills.mjs";
 import { isLeftOut } from "./skips.mjs";
 
 export const root = fileURLToPath(new URL("../..", import.meta.url));
@@ -73,6 +74,12 @@ export function changed(file, change) {
   const to = file.replace(".html", "-changed.html");
   writeFileSync(to, `${head}id="data">${packed}${rest.slice(end)}`);
   return to;
+}
+
+/** What a page holds, but for the columns. */
+export function dataOf(file) {
+  const bytes = gunzipSync(Buffer.from(readFileSync(file, "utf8").match(/id="data">([^<]*)/)[1], "base64"));
+  return JSON.parse(bytes.subarray(4, 4 + bytes.readUInt32LE(0)).toString());
 }
 
 /** The page of a trace. */
@@ -172,7 +179,7 @@ export async function tableOf(page, caption) {
 /** Fields of a line of CSV. */
 export const fields = (line) => [...line.matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"|([^,]*))/g)].map(([, quoted, plain]) => quoted?.replaceAll('""', '"') ?? plain);
 
-/** Charts draw something, and say what their axes are. */
+/** Charts draw something, with fills that are told apart. */
 export async function drawsAll(page) {
   for (const id of await page.$$eval("figure.chart", (charts) => charts.map((chart) => chart.id))) {
     await reveal(page, `#${id}`);
@@ -182,6 +189,7 @@ export async function drawsAll(page) {
       return canvas.width > 0 && canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value !== 0);
     }, id);
   }
+  for (const fills of await legendsOf(page)) assert.deepEqual(alike(fills), []);
 }
 
 /** The objects of a PDF by number: what they say, and their streams, unpacked; of fonts and images, none. */
@@ -219,6 +227,19 @@ export async function printed(page) {
   }
   return { pictures, drawn: [...objects.values()].map((of) => of.stream).join("\n") };
 }
+
+/** The fills of each legend that is there, as the page writes fills; a line is no fill. */
+export const legendsOf = (page) =>
+  page.$$eval(".legend", (all) =>
+    all.map((legend) =>
+      [...legend.querySelectorAll(".swatch:not(.line)")].map((swatch) => {
+        const { backgroundImage, backgroundColor } = getComputedStyle(swatch);
+        const color = (backgroundImage === "none" ? backgroundColor : backgroundImage).match(/rgb\((\d+), (\d+), (\d+)\)/).slice(1);
+        const pattern = backgroundImage === "none" ? "" : backgroundImage.startsWith("radial") ? ":" : "/";
+        return `${pattern}#${color.map((part) => Number(part).toString(16).padStart(2, "0")).join("")}`;
+      }),
+    ),
+  );
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 

@@ -1,36 +1,42 @@
 // Colours are told apart by people with any colour vision, and stand out from the page, on both themes.
-import { differenceCiede2000, filterDeficiencyDeuter, filterDeficiencyProt, filterDeficiencyTrit, parse, wcagContrast } from "culori";
+import { formatHex, parse, wcagContrast } from "culori";
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { test } from "node:test";
+import { after, before, test } from "node:test";
 import ts from "typescript";
+import { corpus, done, launch, open, pageOf } from "./browser.mjs";
+import { alike, apart, colorOf } from "./fills.mjs";
 
+const T2 = corpus("x86-svm/t2.data.gz");
 const source = readFileSync(new URL("../src/colors.ts", import.meta.url), "utf8");
-const alone = source.replace(/^import .*$/gm, "") + "\nexport { LIGHT, DARK };";
+const alone = source.replace(/^import .*$/gm, "") + "\nexport { LIGHT_FILLS, DARK_FILLS };";
 const { outputText } = ts.transpileModule(`const computed = (value: unknown) => value, isDark = {}, data = {};${alone}`, {
   compilerOptions: { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022 },
 });
-const { LIGHT, DARK } = await import(`data:text/javascript,${encodeURIComponent(outputText)}`);
+const { LIGHT_FILLS, DARK_FILLS } = await import(`data:text/javascript,${encodeURIComponent(outputText)}`);
 
-const visions = [(color) => color, filterDeficiencyProt(1), filterDeficiencyDeuter(1), filterDeficiencyTrit(1)];
-const difference = differenceCiede2000();
-const apart = (one, other) => Math.min(...visions.map((seen) => difference(seen(parse(one)), seen(parse(other)))));
+const GROUNDS = { light: "#ffffff", dark: "#15181c" };
 
-/** A fill's colour, and what it is filled with. */
-const colorOf = (fill) => fill.slice(-7);
-const texture = (fill) => fill.slice(0, -7);
+let browser;
+before(async () => (browser = await launch()));
+after(() => browser?.close());
 
-for (const [name, theme] of Object.entries({ light: LIGHT, dark: DARK })) {
-  const sets = { parts: Object.values(theme.parts), reasons: [...theme.reasons, theme.other], steps: theme.steps };
-  for (const [what, fills] of Object.entries(sets)) {
-    test(`${what} of the ${name} theme are told apart, whichever are neighbours`, () => {
+for (const [theme, ground] of Object.entries(GROUNDS)) {
+  test(`fills of the ${theme} theme are told apart, whichever meet, and stand out from the page`, () => {
+    const { parts, reasons, other, phases } = { light: LIGHT_FILLS, dark: DARK_FILLS }[theme];
+    // Those of one kind by whoever sees fewer colours, too.
+    for (const fills of [Object.values(parts), [...reasons, other], phases]) {
       assert.ok(fills.length > 5);
-      for (const [at, one] of fills.entries())
-        for (const other of fills.slice(at + 1).filter((other) => texture(other) === texture(one)))
-          assert.ok(apart(colorOf(one), colorOf(other)) >= 15, `${one} and ${other}: ${apart(colorOf(one), colorOf(other))}`);
-    });
-    test(`${what} of the ${name} theme stand out from the page`, () => {
-      for (const fill of fills) assert.ok(wcagContrast(colorOf(fill), theme.ground) >= 3, `${fill}: ${wcagContrast(colorOf(fill), theme.ground)}`);
-    });
-  }
+      assert.deepEqual(alike(fills, apart), []);
+    }
+    const all = [...Object.values(parts), ...reasons, other, ...phases];
+    assert.deepEqual(alike(all), []);
+    for (const fill of all) assert.ok(wcagContrast(colorOf(fill), ground) >= 3, `${fill}: ${wcagContrast(colorOf(fill), ground)}`);
+  });
+
+  test(`every page's ground of the ${theme} theme is that on which fills are measured`, async () => {
+    const page = await open(browser, pageOf("t2", T2), { colorScheme: theme });
+    assert.equal(formatHex(parse(await page.evaluate(() => getComputedStyle(document.body).backgroundColor))), ground);
+    await done(page);
+  });
 }

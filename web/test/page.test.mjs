@@ -3,8 +3,9 @@ import assert from "node:assert/strict";
 import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { gunzipSync } from "node:zlib";
-import { changed, corpus, csvOf, done, drawsAll, folder, frame, json, launch, micro, open, pageOf, printed, reveal, run, seriousIn, seriousOf, svgOf, tableOf, thousands } from "./browser.mjs";
+import { changed, corpus, csvOf, dataOf, done, drawsAll, folder, frame, json, launch, micro, open, pageOf, printed, reveal, run, seriousIn, seriousOf, svgOf, tableOf, thousands } from "./browser.mjs";
 
 const T2 = corpus("x86-svm/t2.data.gz");
 const XEN = ["--tsc-hz", "2596120000"];
@@ -104,9 +105,7 @@ const COST = ["kernel_ns", "user_space_ns"];
 
 /** What the page holds over time, but for the columns. */
 function timelinesOf(page) {
-  const text = readFileSync(new URL(page.url().replace(/#.*/, "")), "utf8");
-  const bytes = gunzipSync(Buffer.from(text.match(/id="data">([^<]*)/)[1], "base64"));
-  return JSON.parse(bytes.subarray(4, 4 + bytes.readUInt32LE(0)).toString()).timelines;
+  return dataOf(fileURLToPath(page.url().replace(/#.*/, ""))).timelines;
 }
 
 test("zoom, pan and a link to what is shown", async () => {
