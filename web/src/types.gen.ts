@@ -639,6 +639,10 @@ export interface TraceRow {
    * What was in force on the machine, and what the recorder says of itself; empty unless the recorder says.
    */
   settings: HostSettingRow[];
+  /**
+   * What the VMs are called by those who run them, as the recorder found them when it began; left out unless it says.
+   */
+  vms?: VmIdentityRow[];
 }
 /**
  * What was in force on the recorded machine.
@@ -656,6 +660,66 @@ export interface HostSettingRow {
    * What it was, in the kernel's spelling.
    */
   value: string;
+}
+/**
+ * Who a VM is. A part that the recorder could not read is absent; docs/identity.md says where each is read.
+ */
+export interface VmIdentityRow {
+  /**
+   * The name that an OpenStack user gave it.
+   */
+  display_name?: string;
+  /**
+   * Its process id in the PID namespace of its own.
+   */
+  inner_pid?: string;
+  /**
+   * Who started the VM: `libvirt`, `proxmox`, `kubevirt`, `kata`, `kubernetes` (another VMM in a pod), or the VMM itself: `qemu`,
+   * `firecracker`, `cloud-hypervisor`, `crosvm`.
+   */
+  manager?: string;
+  /**
+   * Its name: libvirt's domain, QEMU's `-name`, Firecracker's id; under Kata `NAMESPACE/POD`.
+   */
+  name?: string;
+  /**
+   * The namespace of its pod.
+   */
+  namespace?: string;
+  /**
+   * Its pod.
+   */
+  pod?: string;
+  /**
+   * The UID of its pod.
+   */
+  pod_uid?: string;
+  /**
+   * Where each of these parts was read.
+   */
+  sources: {
+    [k: string]: string;
+  };
+  /**
+   * Its UUID.
+   */
+  uuid?: string;
+  /**
+   * The VM's process id.
+   */
+  vm: number;
+  /**
+   * KubeVirt's VirtualMachineInstance.
+   */
+  vmi?: string;
+  /**
+   * Proxmox' number.
+   */
+  vmid?: string;
+  /**
+   * VMs of KVM that its process had when the recording began.
+   */
+  vms_of_process?: string;
 }
 /**
  * It as JSON; columns of equal length.

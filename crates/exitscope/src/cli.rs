@@ -312,7 +312,8 @@ pub struct NameArgs {
 
 #[derive(Debug, Args)]
 pub struct SelectArgs {
-    /// Only these VMs, by process name (all of that name), process id or Xen domain number; several with commas
+    /// Only these VMs, by process id, Xen domain number, process name (all of that name), or, in recordings of `exitscope record`,
+    /// UUID, Proxmox VMID, KubeVirt VMI or pod (docs/identity.md); several with commas
     #[arg(short = 'p', long = "vm", visible_alias = "pid", value_name = "NAME|PID", value_delimiter = ',')]
     pub vms: Vec<String>,
     /// Only these vCPUs, by number; several with commas
@@ -1133,8 +1134,8 @@ pub struct ProcessArgs {
     /// Only this process; several with commas [default: every virtual machine's]
     #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["vm", "all"])]
     pub pid: Vec<u32>,
-    /// Only the virtual machine of this name, as its command line has it (-name of QEMU and libvirt, --id of Firecracker), or
-    /// its process id; top and exporter find it again after a restart
+    /// Only the virtual machine of this process id, name, UUID, Proxmox VMID, KubeVirt VMI or pod (docs/identity.md); top and
+    /// exporter find it again after a restart
     #[arg(long, value_name = "NAME|PID", conflicts_with = "all")]
     pub vm: Option<String>,
     /// Every virtual machine, as without this flag

@@ -17,8 +17,8 @@ use exitscope_export::{
     CsvExport, Export, ExportCounts, ExportedVcpus, Firefox, Folded, Hdr, MOST_EXITS, MOST_MARKERS, Perfetto,
     Speedscope, VcpuSurvey,
 };
-use exitscope_exporter::{RecordingMetrics, SeriesLimits};
-use exitscope_model::{BesideRow, Exit, Halt, LedgerLine, TraceInfo, VcpuIdentity, WhoRow};
+use exitscope_exporter::{NamedVm, RecordingMetrics, SeriesLimits};
+use exitscope_model::{BesideRow, Exit, Halt, LedgerLine, TraceInfo, VcpuIdentity, VmIdentity, WhoRow};
 use exitscope_pipeline::{EarlierFiles, FirstReading, ReadOptions, read_again, read_input};
 use exitscope_trace::{Devices, Input};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
@@ -91,9 +91,12 @@ impl<W: Write> Export for OpenMetrics<'_, W> {
     }
 
     fn finish(&mut self) -> io::Result<ExportCounts> {
-        let name =
-            |vm| WhoRow::of(VcpuIdentity { vm: VmId(vm), vcpu: VcpuId::UNKNOWN, tid: Tid(0) }, self.info).vm_label();
-        self.out.write_all(self.recorded.text(SERIES, name).as_bytes())?;
+        let named = |vm| {
+            let who = VcpuIdentity { vm: VmId(vm), vcpu: VcpuId::UNKNOWN, tid: Tid(0) };
+            let identity = VmIdentity::of_settings(&self.info.settings, who.vm);
+            NamedVm { name: WhoRow::of(who, self.info).vm_label(), identity }
+        };
+        self.out.write_all(self.recorded.text(SERIES, named).as_bytes())?;
         self.out.flush()?;
         Ok(ExportCounts { exits: self.exits, ..ExportCounts::default() })
     }

@@ -82,7 +82,10 @@ fn record_once(args: &RecordArgs, out: &mut dyn Write) -> anyhow::Result<Outcome
     }
     let processes = args.whose.processes()?;
     let mut host = LiveHost::new();
-    host.add(vms().iter().flat_map(|vm| vm.options.settings(VmId(vm.process))));
+    for vm in vms().iter().filter(|vm| processes.hold(vm.process)) {
+        let of = VmId(vm.process);
+        host.add(vm.options.settings(of).chain(vm.identity.settings(of)));
+    }
     let own = host.add(recorder::ALL.map(|name| HostSetting::new("exitscope", name, "")));
     let names = EventNames::default();
     let head = host.head(&names, !args.no_compress);

@@ -7,7 +7,7 @@ mod common;
 use common::{cannot_trace, exits_at, go, held_guest, kvm, machine, recording, report, run, stdout};
 use exitscope_model::SubjectKind;
 use exitscope_record::{
-    Aggregation, CountedKind, CountingOptions, HaltWakeUps, Processes, Snapshot, TracingBackend, process_name,
+    Aggregation, CountedKind, CountingOptions, HaltWakeUps, Processes, Snapshot, TracingBackend, VmProcess,
 };
 use exitscope_skips::{Skipped, or_skip};
 use serde_json::Value;
@@ -76,7 +76,7 @@ fn counts_are_those_of_a_recording_made_meanwhile_by_either_route() {
         let (snapshot, report) = (all(aggregation), report(&[&data], &["--by", "reason"]));
         assert_eq!((snapshot.lost, report["coverage"]["lost"].as_u64()), (0, Some(0)));
         assert_eq!(snapshot.lanes.len(), 2);
-        assert!(snapshot.lanes.keys().all(|lane| process_name(lane.process).is_empty()), "they are gone");
+        assert!(snapshot.lanes.keys().all(|lane| VmProcess::of(lane.process).name.is_empty()), "they are gone");
         for (kind, name, key, write, direction, each) in [
             (SubjectKind::Port, "port", 0x10, true, "out", 23),
             (SubjectKind::Port, "port", 0x11, false, "in", 17),

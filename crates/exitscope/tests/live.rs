@@ -267,7 +267,21 @@ fn of_qemus_command_line_the_options_that_rules_ask_for_are_kept() {
         "host,-x2apic,-arch-capabilities",
     ]);
     // Paused, and stopped once it has begun, which is when it greets: it has no event, as it would by changing its memory.
-    qemu.args(["-name", "guest=of-mine", "-nodefaults", "-display", "none", "-m", "16", "-S", "-qmp", "stdio"]);
+    let uuid = "30ad89ac-5906-49ca-8d52-3c6343c598f6";
+    qemu.args([
+        "-name",
+        "guest=of-mine",
+        "-uuid",
+        uuid,
+        "-nodefaults",
+        "-display",
+        "none",
+        "-m",
+        "16",
+        "-S",
+        "-qmp",
+        "stdio",
+    ]);
     let mut qemu = match qemu.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn() {
         Ok(qemu) => qemu,
         Err(error) => or_skip!(Err(skip(Part::Qemu, format!("qemu-system-x86_64 cannot be run: {error}")))),
@@ -291,11 +305,14 @@ fn of_qemus_command_line_the_options_that_rules_ask_for_are_kept() {
     };
     let expected = ["-cpu|host", "-cpu x2apic|off", "-machine hpet|off", "-nodefaults|on"];
     assert_eq!(of_vms(&data), expected.map(|row| format!("vm {process}|{row}")));
+    let vms = |file: &Path| report(&[file], &[])["traces"][0]["vms"].as_array().cloned().unwrap_or_default();
+    let vm = vms(&data).into_iter().find(|vm| vm["vm"] == process).unwrap();
+    assert_eq!([&vm["name"], &vm["uuid"], &vm["manager"]], ["of-mine", uuid, "qemu"], "{vm}");
     // Of a VM without an event a bundle has nothing.
     let bundle = folder.path().join("bundle.data");
     let output = common::run(&["report", data.to_str().unwrap(), "--bundle", bundle.to_str().unwrap()]);
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(of_vms(&bundle), Vec::<String>::new());
+    assert_eq!((of_vms(&bundle), vms(&bundle)), (Vec::new(), Vec::new()));
 }
 
 #[test]

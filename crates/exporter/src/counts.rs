@@ -11,7 +11,7 @@ use crate::families as f;
 use crate::scrape::{SampleValue, Scrape};
 use exitscope_http::visible;
 use exitscope_live::{CountInterval, GroupTotals, LiveGroup};
-use exitscope_model::{AllParts, TimePart, YieldCall};
+use exitscope_model::{AllParts, IdentityField, TimePart, VmIdentity, VmManager, YieldCall};
 use exitscope_record::{CountAndTime, CountingCost};
 use exitscope_stats::CoarseBuckets;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ pub const OTHER: &str = "other";
 /// The VM of what was gone before its name could be learnt, and the vCPU of what no event gives a number.
 pub const UNKNOWN: &str = "unknown";
 
-/// Bytes of a VM's name.
+/// Bytes of a label that somebody chose.
 const NAME: usize = 128;
 
 /// Nanoseconds for which a VM without processes is kept: long enough that every scrape gets its last counts.
@@ -44,6 +44,25 @@ pub struct SeriesLimits {
     /// Where time went, also by vCPU.
     pub per_vcpu: bool,
 }
+
+/// What the VM of a process is called.
+#[derive(Clone, Debug, Default)]
+pub struct NamedVm {
+    /// The name under which it is counted; empty if that is not known.
+    pub name: String,
+    /// What else is known of who it is.
+    pub identity: VmIdentity,
+}
+
+/// What the labels of a VM say of who it is, in the order of [`f::VM`], behind `vm` and `manager`.
+const IDENTITY: [IdentityField; 6] = [
+    IdentityField::Uuid,
+    IdentityField::VmId,
+    IdentityField::Namespace,
+    IdentityField::Pod,
+    IdentityField::Vmi,
+    IdentityField::DisplayName,
+];
 
 /// Everything that was counted.
 #[derive(Debug, Default)]
@@ -74,8 +93,24 @@ struct Vm {
     vcpu_time: BTreeMap<Option<u32>, AllParts>,
     processes: BTreeSet<u32>,
     vcpus: usize,
+    /// What is true of each of its processes.
+    identity: VmIdentity,
     /// When it last had a process: CLOCK_MONOTONIC, nanoseconds.
     seen: u64,
+}
+
+impl Vm {
+    /// Adds a vCPU that is there now, of this process; none if the vCPU has ended.
+    fn see(&mut self, now: u64, process: Option<u32>, identity: &VmIdentity) {
+        self.seen = now;
+        let Some(process) = process else { return };
+        self.vcpus += 1;
+        match self.processes.is_empty() {
+            true => self.identity.clone_from(identity),
+            false => self.identity.keep_common(identity),
+        }
+        self.processes.insert(process);
+    }
 }
 
 impl Counts {
@@ -84,19 +119,22 @@ impl Counts {
         Counts { limits, ..Counts::default() }
     }
 
-    /// Adds what is new. `name` says how a process calls its VM.
-    pub fn absorb(&mut self, new: &CountInterval, mut name: impl FnMut(u32) -> String) {
+    /// Adds what is new. `named` says what the VM of a process is called, and is asked once of each.
+    pub fn absorb(&mut self, new: &CountInterval, mut named: impl FnMut(u32) -> NamedVm) {
         for vm in self.vms.values_mut() {
             (vm.processes, vm.vcpus) = (BTreeSet::new(), 0);
         }
         let per_vcpu = self.limits.per_vcpu;
+        let mut places: BTreeMap<u32, (String, VmIdentity)> = BTreeMap::new();
         for (lane, (state, totals)) in &new.vcpus {
-            let place = self.place(&name(lane.process));
+            let (place, identity) = places.entry(lane.process).or_insert_with(|| {
+                let NamedVm { name, identity } = named(lane.process);
+                (self.place(&name), identity)
+            });
+            let place = place.clone();
             if let Some(state) = state {
                 let vm = self.vm(&place);
-                vm.seen = new.at;
-                vm.vcpus += usize::from(!state.ended);
-                vm.processes.extend((!state.ended).then_some(lane.process));
+                vm.see(new.at, (!state.ended).then_some(lane.process), identity);
                 // Of a recording, exits alone are given, and no wall time: nothing says what was between them.
                 if totals.wall > 0 {
                     let parts = totals.parts();
@@ -144,9 +182,7 @@ impl Counts {
 
     /// The name under which a VM called so is counted: a place of its own, if there is one left.
     fn place(&mut self, name: &str) -> String {
-        let end = (0..=NAME).rev().find(|&end| name.is_char_boundary(end)).unwrap_or(0);
-        // Whoever starts a VM names it, and who looks at a scrape may do so in a terminal.
-        let name = if name.is_empty() { UNKNOWN.to_string() } else { visible(&name[..end]) };
+        let name = if name.is_empty() { UNKNOWN.to_string() } else { label(name) };
         if !self.vms.contains_key(&name) && self.own() >= self.limits.vms {
             if self.folded_vms.len() < MAX_OVERFLOW_NAMES {
                 self.folded_vms.insert(name);
@@ -217,6 +253,13 @@ impl Counts {
             }
             scrape.add(&f::VM_PROCESSES, [name], SampleValue::Count(vm.processes.len() as u64));
             scrape.add(&f::VCPUS, [name], SampleValue::Count(vm.vcpus as u64));
+            if name != OTHER {
+                let [uuid, vmid, namespace, pod, vmi, display_name] =
+                    IDENTITY.map(|field| vm.identity.get(field).map(label).unwrap_or_default());
+                let manager = vm.identity.manager.map_or("", VmManager::id);
+                let labels = [name.as_str(), manager, &uuid, &vmid, &namespace, &pod, &vmi, &display_name];
+                scrape.add(&f::VM, labels, SampleValue::Info);
+            }
         }
         scrape.add(&f::OVERFLOW_VMS, [], SampleValue::Count(self.folded_vms.len() as u64));
         scrape.add(&f::OVERFLOW_REASONS, [], SampleValue::Count(self.folded_reasons.len() as u64));
@@ -228,6 +271,12 @@ impl Counts {
             scrape.add(&f::OVERHEAD, [], SampleValue::Number(self.overhead / 1e9));
         }
     }
+}
+
+/// What somebody called a VM, fit for a label: whoever starts a VM names it, and who looks at a scrape may do so in a terminal.
+fn label(text: &str) -> String {
+    let end = (0..=NAME.min(text.len())).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    visible(&text[..end])
 }
 
 /// By what the exits of a group yield. Which exits for WFx of arm64 are for WFE no count says.
@@ -269,7 +318,7 @@ const _: () = assert!(CoarseBuckets::LIMIT_BITS > BOUNDS[BOUNDS.len() - 1], "len
 mod tests {
     use super::*;
     use exitscope_live::Deltas;
-    use exitscope_model::{CodeList, ExitCode, ExitParts, SubjectKind};
+    use exitscope_model::{CodeList, ExitCode, ExitParts, IdentitySource, SubjectKind};
     use exitscope_record::{
         CountKey, CountedKind, CountedSubject, CountedVcpu, CountedVcpuState, Snapshot, VcpuRunner,
     };
@@ -300,8 +349,9 @@ mod tests {
     struct OfSnapshots(Counts, Deltas);
 
     impl OfSnapshots {
-        fn absorb(&mut self, now: &Snapshot, name: impl FnMut(u32) -> String) {
-            self.0.absorb(&self.1.take(now), name);
+        fn absorb(&mut self, now: &Snapshot, mut name: impl FnMut(u32) -> String) {
+            let named = |process| NamedVm { name: name(process), ..NamedVm::default() };
+            self.0.absorb(&self.1.take(now), named);
         }
     }
 
@@ -444,5 +494,30 @@ mod tests {
         let SampleValue::Histogram { buckets, .. } = histogram(&count) else { unreachable!() };
         let filled: Vec<(f64, u64)> = buckets.iter().copied().filter(|bucket| bucket.1 > 0).collect();
         assert_eq!(filled, [(512e-9, 2), (1_024e-9, 2), (0.004194304, 2), (f64::INFINITY, 1)]);
+    }
+
+    #[test]
+    fn a_row_of_info_says_of_each_vm_what_is_true_of_all_its_processes() {
+        let mut counts = counts(2, 9);
+        let mut now = Snapshot::default();
+        (1..=4).for_each(|process| exits(&mut now, 10 * process, 10, 1));
+        // Two VMs of one name, one alone, and one beyond the limit.
+        counts.0.absorb(&counts.1.take(&now), |process| {
+            let mut identity = VmIdentity::managed_by(VmManager::Proxmox);
+            identity.set(IdentityField::VmId, &process.to_string(), IdentitySource::Cgroup);
+            identity.set(IdentityField::DisplayName, "a \u{1b}[2Jb", IdentitySource::LibvirtState);
+            let name = ["web", "web", "db", "late"][process as usize / 10 - 1].to_string();
+            NamedVm { name, identity }
+        });
+        let mut scrape = Scrape::default();
+        counts.0.write(&mut scrape);
+        let text = scrape.open_metrics();
+        let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("exitscope_vm_info{")).collect();
+        let row = |vm: &str, vmid: &str| {
+            format!(
+                r#"exitscope_vm_info{{vm="{vm}",manager="proxmox",uuid="",vmid="{vmid}",namespace="",pod="",vmi="",display_name="a \\u{{1b}}[2Jb"}} 1"#
+            )
+        };
+        assert_eq!(rows, [row("db", "30"), row("web", "")]);
     }
 }

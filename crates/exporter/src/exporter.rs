@@ -1,6 +1,6 @@
 //! The site: counts out of a source, as metrics.
 
-use crate::counts::{Counts, SeriesLimits};
+use crate::counts::{Counts, NamedVm, SeriesLimits};
 use crate::families as f;
 use crate::process_metrics::ProcessMetrics;
 use crate::scrape::{SampleValue, Scrape};
@@ -27,8 +27,8 @@ pub trait CountsSource {
     /// What was counted since the last call.
     fn read(&mut self) -> Result<CountInterval, String>;
 
-    /// What the VM of this process is called; empty if that is not known.
-    fn name(&mut self, process: u32) -> String;
+    /// What the VM of this process is called.
+    fn vm(&mut self, process: u32) -> NamedVm;
 
     /// How events are looked at: `bpf` or `perf_events`.
     fn route(&self) -> &'static str;
@@ -39,8 +39,9 @@ impl CountsSource for LiveCounts {
         self.take().map_err(|error| error.to_string())
     }
 
-    fn name(&mut self, process: u32) -> String {
-        self.vms.name(process).to_string()
+    fn vm(&mut self, process: u32) -> NamedVm {
+        let vm = self.vms.vm(process);
+        NamedVm { name: vm.name.clone(), identity: vm.identity.clone() }
     }
 
     fn route(&self) -> &'static str {
@@ -96,7 +97,7 @@ impl<S: CountsSource> State<S> {
     fn absorb(&mut self) -> Result<(), String> {
         self.read = Instant::now();
         let read = self.source.read();
-        let read = read.map(|new| self.counts.absorb(&new, |process| self.source.name(process)));
+        let read = read.map(|new| self.counts.absorb(&new, |process| self.source.vm(process)));
         self.trouble = read.as_ref().err().cloned();
         read
     }

@@ -97,6 +97,8 @@ families! {
         "Halts as KVM measures them: from the poll until the thread runs again";
     VM_PROCESSES: Gauge "exitscope_vm_processes" None, ["vm"],
         "Processes that run a VM of this name and had an exit lately";
+    VM: Info "exitscope_vm" None, ["vm", "manager", "uuid", "vmid", "namespace", "pod", "vmi", "display_name"],
+        "What the VM is called by those who run it, as docs/identity.md has it; a label is empty where that is not known, or where several processes of this name differ";
     VCPUS: Gauge "exitscope_vcpus" None, ["vm"],
         "Virtual CPUs that had an exit lately";
     OVERFLOW_VMS: Gauge "exitscope_overflow_vms" None, [],

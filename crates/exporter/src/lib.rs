@@ -21,7 +21,7 @@ mod process_metrics;
 mod recording_metrics;
 mod scrape;
 
-pub use counts::{OTHER, SeriesLimits, UNKNOWN};
+pub use counts::{NamedVm, OTHER, SeriesLimits, UNKNOWN};
 pub use exporter::{CountsSource, Exporter};
 pub use families::{FAMILIES, Family, MetricKind, part_label, write_metrics_document};
 pub use recording_metrics::RecordingMetrics;

@@ -1,6 +1,6 @@
 //! The same metrics of a recording.
 
-use crate::counts::{Counts, SeriesLimits};
+use crate::counts::{Counts, NamedVm, SeriesLimits};
 use crate::families as f;
 use crate::scrape::{SampleValue, Scrape};
 use exitscope_live::Deltas;
@@ -52,10 +52,10 @@ impl RecordingMetrics {
         self.snapshot.lost = self.snapshot.lost.saturating_add(events);
     }
 
-    /// As OpenMetrics text. `name` says how the VM of a process, or of Xen's domain, is called.
-    pub fn text(&self, limits: SeriesLimits, name: impl Fn(u32) -> String) -> String {
+    /// As OpenMetrics text. `named` says what the VM of a process, or of Xen's domain, is called.
+    pub fn text(&self, limits: SeriesLimits, named: impl Fn(u32) -> NamedVm) -> String {
         let mut counts = Counts::new(limits);
-        counts.absorb(&Deltas::default().take(&self.snapshot), name);
+        counts.absorb(&Deltas::default().take(&self.snapshot), named);
         let mut scrape = Scrape::default();
         counts.write(&mut scrape);
         scrape.add(&f::BUILD, [env!("CARGO_PKG_VERSION"), "recording"], SampleValue::Info);
@@ -121,7 +121,8 @@ mod tests {
         assembler.push(&events, &mut exits, &mut ledger);
         let mut recorded = RecordingMetrics::default();
         exits.iter().for_each(|exit| recorded.absorb(exit));
-        let text = recorded.text(SeriesLimits { vms: 9, reasons: 9, ..SeriesLimits::default() }, |_| "web".into());
+        let limits = SeriesLimits { vms: 9, reasons: 9, ..SeriesLimits::default() };
+        let text = recorded.text(limits, |_| NamedVm { name: "web".into(), ..NamedVm::default() });
         for line in [
             "exitscope_exit_cost_seconds_total{vm=\"web\",reason=\"CPUID\"} 2e-7",
             "exitscope_exit_cost_seconds_total{vm=\"web\",reason=\"HLT\"} 2e-7",

@@ -1,9 +1,9 @@
 //! The server and what it serves, asked by clients that behave and by clients that do not.
 
-use exitscope_exporter::{CountsSource, Exporter, FAMILIES, MetricKind, SeriesLimits};
+use exitscope_exporter::{CountsSource, Exporter, FAMILIES, MetricKind, NamedVm, SeriesLimits};
 use exitscope_http::{AllowedHosts, BrowserIsolation, ServerAccess, Timeouts, serve};
 use exitscope_live::{CountInterval, Deltas};
-use exitscope_model::{CodeList, ExitCode};
+use exitscope_model::{CodeList, ExitCode, IdentityField, IdentitySource, VmIdentity, VmManager};
 use exitscope_record::{CountKey, CountedKind, CountedVcpu, CountedVcpuState, CountingCost, Snapshot, VcpuRunner};
 use exitscope_skips::{Part, or_skip, skip};
 use openmetrics_parser::openmetrics::parse_openmetrics;
@@ -69,8 +69,11 @@ impl CountsSource for Fixed {
         if self.works { Ok(self.deltas.take(&self.snapshot)) } else { Err("the kernel is gone".into()) }
     }
 
-    fn name(&mut self, process: u32) -> String {
-        NAMES.get(process as usize).map_or_else(|| format!("vm{process}"), |name| name.0.to_string())
+    fn vm(&mut self, process: u32) -> NamedVm {
+        let name = NAMES.get(process as usize).map_or_else(|| format!("vm{process}"), |name| name.0.to_string());
+        let mut identity = VmIdentity::managed_by(VmManager::Libvirt);
+        identity.set(IdentityField::DisplayName, &name, IdentitySource::LibvirtState);
+        NamedVm { name, identity }
     }
 
     fn route(&self) -> &'static str {

@@ -1,6 +1,6 @@
 //! Names of threads, as a recording has them.
 
-use exitscope_record::{Tracepoint, TracepointSample, process_name, thread_name};
+use exitscope_record::{Tracepoint, TracepointSample, VmProcess, thread_name};
 use std::collections::BTreeSet;
 
 /// Threads and processes that are remembered at most; beyond, names are given once more.
@@ -39,7 +39,7 @@ impl ThreadNames {
         self.known.insert(thread);
         let mut names = Vec::new();
         if self.known.insert(process) || process == thread {
-            names.push((process, process_name(process)));
+            names.push((process, VmProcess::of(process).name));
         }
         if process != thread {
             names.push((thread, thread_name(process, thread)));

@@ -1,6 +1,6 @@
 //! Which VMs are watched, and what they are called.
 
-use exitscope_record::{Aggregation, Processes, RecordError, VmProcess, process_name, vms};
+use exitscope_record::{Aggregation, Processes, RecordError, VmProcess, vms, vms_called};
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ pub struct VmWatch {
     looks: bool,
     next: Option<Instant>,
     known: BTreeSet<u32>,
-    names: HashMap<u32, String>,
+    named: HashMap<u32, VmProcess>,
 }
 
 impl VmWatch {
@@ -31,19 +31,23 @@ impl VmWatch {
             Processes::These(these) => these.iter().copied().collect(),
         };
         let looks = name.is_some() || idle && *processes == Processes::All;
-        VmWatch { name, looks, next: None, known, names: HashMap::new() }
+        VmWatch { name, looks, next: None, known, named: HashMap::new() }
     }
 
     /// Looks for VMs if it is time to, and has those counted that came with the wanted name.
     pub fn look(&mut self, counting: &mut Aggregation) -> Result<(), RecordError> {
         if let Some(found) = self.scan() {
             let before = std::mem::take(&mut self.known);
-            for vm in found.into_iter().filter(|vm| self.name.as_ref().is_none_or(|name| vm.is_called(name))) {
+            let meant = match &self.name {
+                Some(name) => vms_called(found, name),
+                None => found,
+            };
+            for vm in meant {
                 if self.name.is_some() && !before.contains(&vm.process) {
                     counting.watch(vm.process)?;
                 }
                 self.known.insert(vm.process);
-                self.names.insert(vm.process, vm.name);
+                self.named.insert(vm.process, vm);
             }
         }
         self.known.retain(|process| Path::new(&format!("/proc/{process}")).exists());
@@ -55,14 +59,14 @@ impl VmWatch {
         &self.known
     }
 
-    /// What the VM of a process is called; empty if the process was gone before somebody asked.
-    pub fn name(&mut self, process: u32) -> &str {
-        self.names.entry(process).or_insert_with(|| process_name(process))
+    /// What the VM of a process is called; the name is empty if the process was gone before somebody asked.
+    pub fn vm(&mut self, process: u32) -> &VmProcess {
+        self.named.entry(process).or_insert_with(|| VmProcess::of(process))
     }
 
     /// Forgets the names of processes that are neither known nor kept.
     pub fn forget_names(&mut self, keep: impl Fn(u32) -> bool) {
-        self.names.retain(|process, _| self.known.contains(process) || keep(*process));
+        self.named.retain(|process, _| self.known.contains(process) || keep(*process));
     }
 
     /// All VMs of this host; `None` if it is not time yet to look.
@@ -95,10 +99,10 @@ mod tests {
     fn a_name_is_kept_as_long_as_somebody_wants_it() {
         let mut watch = VmWatch::new(&Processes::All, None, false);
         let own = std::process::id();
-        watch.names.insert(own, "web".to_string());
+        watch.named.insert(own, VmProcess { name: "web".to_string(), ..VmProcess::of(own) });
         watch.forget_names(|process| process == own);
-        assert_eq!(watch.name(own), "web");
+        assert_eq!(watch.vm(own).name, "web");
         watch.forget_names(|_| false);
-        assert_ne!(watch.name(own), "web", "another may have its number");
+        assert_ne!(watch.vm(own).name, "web", "another may have its number");
     }
 }

@@ -42,6 +42,7 @@ mod subject;
 mod subject_names;
 mod switch_history;
 mod turns;
+mod vm_identity;
 mod yield_counts;
 mod yields;
 
@@ -80,6 +81,7 @@ pub use steal_pieces::{CpuTaker, LONGEST_WAKE_UP, StealPiece};
 pub use subject::{PortAccessForm, SubjectWord};
 pub use subject_names::{SubjectName, SubjectNames};
 pub use turns::Turns;
+pub use vm_identity::{IdentityField, IdentitySource, VmIdentity, VmManager, is_of_identity};
 pub use yield_counts::{COUNTERS, CountSource, CounterRow, YieldCount, YieldCounter, YieldCounts, counters_of};
 pub use yields::{
     PleUpdate, Preemption, RunQueueInterval, RunnableSiblings, TargetState, ThreadWakeUp, Yield, YieldCall,

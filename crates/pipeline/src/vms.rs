@@ -1,12 +1,12 @@
-//! The VMs of traces: by what their processes are called, or by their numbers.
+//! The VMs of traces: by their numbers, by what their processes are called, or by what those who run them call them.
 
 use crate::{ReadError, ReadOptions, read_alone};
 use exitscope_analysis::TraceSink;
-use exitscope_model::{BesideRow, Exit, is_called};
+use exitscope_model::{BesideRow, Exit};
 use exitscope_trace::Input;
 use exitscope_units::VmId;
 use rustc_hash::FxHashSet;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Why a VM is not found.
 #[derive(Debug, thiserror::Error)]
@@ -51,25 +51,27 @@ impl TraceSink for Vms<'_> {
     }
 }
 
-/// The VMs of these names and numbers; each must be there.
+/// The VMs of these numbers, names, UUIDs, …; each must be there.
 pub fn vms_named(names: &[String], inputs: &[Input], options: ReadOptions) -> Result<Vec<VmId>, VmError> {
     let numbers: Option<Vec<VmId>> = names.iter().map(|of| of.parse().ok().map(VmId::domain)).collect();
     let mut there: BTreeMap<VmId, Option<String>> = BTreeMap::new();
+    let mut called: Vec<BTreeSet<VmId>> = vec![BTreeSet::new(); names.len()];
     for input in inputs {
         let fresh = || Vms { found: FxHashSet::default(), wanted: numbers.as_deref() };
         let (trace, vms) = read_alone(input, options, fresh)?;
+        names.iter().zip(&mut called).for_each(|(wanted, called)| called.extend(trace.info.vms_called(wanted)));
         for vm in vms.found.into_iter().filter(|&vm| vm != VmId::UNKNOWN && vm != VmId::IDLE_DOMAIN) {
             let name = there.entry(vm).or_default();
             *name = name.take().or_else(|| trace.info.comms.get(&vm.0).cloned());
         }
     }
     let mut found = Vec::new();
-    for wanted in names {
+    for (wanted, called) in names.iter().zip(&called) {
         let before = found.len();
-        let is_named = |name: &String| is_called(name, wanted);
+        // A number is first a process's, then whatever else is called so, as Proxmox' VMs are.
         match wanted.parse().map(VmId::domain) {
-            Ok(number) => found.extend(there.contains_key(&number).then_some(number)),
-            Err(_) => found.extend(there.iter().filter(|row| row.1.as_ref().is_some_and(is_named)).map(|row| *row.0)),
+            Ok(number) if there.contains_key(&number) => found.push(number),
+            _ => found.extend(called.iter().filter(|&vm| there.contains_key(vm))),
         }
         if found.len() == before {
             let inputs = inputs.iter().map(Input::name).collect::<Vec<_>>().join(", ");

@@ -47,6 +47,6 @@ pub use stats::{Stats, vcpu_stats};
 pub use sys::measure_programs;
 pub use tracepoints::{Tracepoint, of_calls, of_kvm, of_scheduler, tracefs};
 pub use vms::{
-    KVM_DEBUGFS, MachineOf, VmLookupError, VmProcess, machine_of, one_vm, process_name, thread_name,
-    threads_named_as_vcpus, vcpu_threads, vm_names, vms, worker_threads,
+    KVM_DEBUGFS, MachineOf, VmLookupError, VmProcess, machine_of, one_vm, thread_name, threads_named_as_vcpus,
+    vcpu_threads, vm_names, vms, vms_called, worker_threads,
 };

@@ -1,11 +1,12 @@
 //! Which virtual machines run on this host, and how their owners call them.
 //!
 //! ```text
-//! /proc/PID/fd: anon_inode:kvm-vm, anon_inode:kvm-vcpu:N      /proc/PID/cmdline: qemu … -name guest=web01,… ─► web01
+//! /proc/PID/fd: anon_inode:kvm-vm, anon_inode:kvm-vcpu:N ─► a VM's process ─► HostTree::identity ─► its name, UUID, …
 //! ```
 
 use crate::Processes;
-use exitscope_model::{QemuOptions, is_qemu, vcpu_by_name};
+use exitscope_identity::HostTree;
+use exitscope_model::{IdentityField, QemuOptions, VmIdentity, vcpu_by_name};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
@@ -23,17 +24,32 @@ pub const KVM_DEBUGFS: &str = "/sys/kernel/debug/kvm";
 pub struct VmProcess {
     /// Its id.
     pub process: u32,
-    /// What its command line calls the machine, or the process's own name.
+    /// What the machine is called, or else the process.
     pub name: String,
+    /// What else is known of who it is.
+    pub identity: VmIdentity,
     /// What QEMU was told; nothing if it is another program's.
     pub options: QemuOptions,
 }
 
 impl VmProcess {
-    /// Whether a person means it by this name: its own, or its process's id.
-    pub fn is_called(&self, name: &str) -> bool {
-        self.name == name || self.process.to_string() == name
+    /// Reads what the VM of this process is called.
+    pub fn of(process: u32) -> VmProcess {
+        let host = HostTree::default();
+        let identity = host.identity(process);
+        let name = identity.get(IdentityField::Name).map_or_else(|| thread_name(process, process), str::to_string);
+        let options = QemuOptions::of_command(&host.command(process)).unwrap_or_default();
+        VmProcess { process, name, identity, options }
     }
+}
+
+/// Those of `vms` that a person means by this name: the process of this id; if there is none, those that are called so, or have
+/// this UUID or this number of Proxmox.
+pub fn vms_called(vms: Vec<VmProcess>, name: &str) -> Vec<VmProcess> {
+    let is_process = |vm: &VmProcess| vm.process.to_string() == name;
+    let by_process = vms.iter().any(is_process);
+    let is_called = |vm: &VmProcess| vm.name == name || vm.identity.is_called(name);
+    vms.into_iter().filter(|vm| if by_process { is_process(vm) } else { is_called(vm) }).collect()
 }
 
 /// The processes that have virtual machines and into whose descriptors we may look, by id.
@@ -104,20 +120,7 @@ fn vm(process: u32) -> Option<VmProcess> {
     let files = fs::read_dir(format!("/proc/{process}/fd")).ok()?.flatten();
     let mut targets = files.filter_map(|file| fs::read_link(file.path()).ok());
     targets.find(|target| is(target, MACHINE))?;
-    let command = command(process);
-    let name = machine_name(&command).unwrap_or_else(|| thread_name(process, process));
-    Some(VmProcess { process, name, options: QemuOptions::of_command(&command).unwrap_or_default() })
-}
-
-/// How the machine of this process is called, or the process.
-pub fn process_name(process: u32) -> String {
-    machine_name(&command(process)).unwrap_or_else(|| thread_name(process, process))
-}
-
-/// The words of a process's command line.
-fn command(process: u32) -> Vec<String> {
-    let raw = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-    raw.split(|&byte| byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+    Some(VmProcess::of(process))
 }
 
 /// What the kernel calls a thread; empty if it is gone.
@@ -163,7 +166,7 @@ impl Processes {
     /// runs, or not yet. Without either, every virtual machine's.
     pub fn named(vm: Option<&str>, pids: &[u32]) -> Result<(Processes, Vec<u32>), VmLookupError> {
         if let Some(name) = vm {
-            let these: Vec<u32> = vms().iter().filter(|vm| vm.is_called(name)).map(|vm| vm.process).collect();
+            let these: Vec<u32> = vms_called(vms(), name).iter().map(|vm| vm.process).collect();
             return match these.is_empty() {
                 true => Err(VmLookupError::None(name.to_string(), vm_names())),
                 false => Ok((Processes::These(these), Vec::new())),
@@ -187,15 +190,13 @@ impl Processes {
     }
 }
 
-/// The process of the one VM of this name, or with this number.
+/// The process of the one VM that is called so; if none is and it is a number, the process of that number.
 pub fn one_vm(name: &str) -> Result<u32, VmLookupError> {
-    if let Ok(process) = name.parse::<u32>() {
-        return Ok(process);
-    }
-    match &vms().into_iter().filter(|vm| vm.is_called(name)).collect::<Vec<_>>()[..] {
-        [vm] => Ok(vm.process),
-        [] => Err(VmLookupError::None(name.to_string(), vm_names())),
-        several => Err(VmLookupError::Several(name.to_string(), several.len())),
+    match (&vms_called(vms(), name)[..], name.parse()) {
+        ([vm], _) => Ok(vm.process),
+        ([], Ok(process)) => Ok(process),
+        ([], Err(_)) => Err(VmLookupError::None(name.to_string(), vm_names())),
+        (several, _) => Err(VmLookupError::Several(name.to_string(), several.len())),
     }
 }
 
@@ -271,38 +272,10 @@ fn numbers_in(folder: &str) -> io::Result<Vec<u32>> {
     Ok(numbers)
 }
 
-/// The machine's name, as QEMU (`-name`, which libvirt sets), Firecracker and its jailer (`--id`), crosvm (`--name`) and
-/// Cloud Hypervisor (its API socket) have it.
-fn machine_name(command: &[String]) -> Option<String> {
-    let program = Path::new(command.first()?).file_name()?.to_str()?;
-    let after = |flag: &str| -> Option<&str> {
-        let joined = format!("{flag}=");
-        let at = command.iter().position(|word| word == flag || word.starts_with(&joined))?;
-        command[at].strip_prefix(&joined).or_else(|| command.get(at + 1).map(String::as_str))
-    };
-    let name = if is_qemu(program) {
-        let name = after("-name").or_else(|| after("--name"))?;
-        let parts = || name.split(',');
-        parts()
-            .find_map(|part| part.strip_prefix("guest="))
-            .or_else(|| parts().next().filter(|part| !part.contains('=')))
-    } else if program.contains("firecracker") {
-        after("--id")
-    } else if program.contains("crosvm") {
-        after("--name")
-    } else if program.contains("cloud-hypervisor") {
-        let socket = after("--api-socket")?;
-        let socket = socket.split(',').find_map(|part| part.strip_prefix("path=")).unwrap_or(socket);
-        Path::new(socket).file_stem()?.to_str()
-    } else {
-        None
-    };
-    name.filter(|name| !name.is_empty()).map(str::to_string)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use exitscope_model::IdentitySource;
     use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
 
@@ -376,22 +349,27 @@ mod tests {
     }
 
     #[test]
-    fn machines_have_the_names_that_their_owners_gave() {
-        for (command, name) in [
-            ("/usr/bin/qemu-system-x86_64 -name guest=web01,debug-threads=on -m 4G", Some("web01")),
-            ("qemu-kvm -m 1G -name db", Some("db")),
-            ("qemu-system-x86_64 -name debug-threads=on", None),
-            ("qemu-system-aarch64 -m 1G", None),
-            ("/usr/bin/firecracker --api-sock /run/a.sock --id fn-7", Some("fn-7")),
-            ("firecracker --id=fn-8", Some("fn-8")),
-            ("crosvm run --name box kernel", Some("box")),
-            ("cloud-hypervisor --api-socket path=/run/vms/mail.sock --cpus boot=2", Some("mail")),
-            ("cloud-hypervisor --api-socket /run/vms/mail.sock", Some("mail")),
-            ("vim -name guest=x", None),
-            ("", None),
-        ] {
-            let words: Vec<String> = command.split(' ').map(str::to_string).collect();
-            assert_eq!(machine_name(&words).as_deref(), name, "{command}");
-        }
+    fn a_number_is_first_a_processs_and_then_proxmoxs() {
+        let vm = |process, name: &str, vmid| {
+            let mut identity = VmIdentity::default();
+            identity.set(IdentityField::VmId, vmid, IdentitySource::Cgroup);
+            VmProcess { process, name: name.to_string(), identity, options: QemuOptions::default() }
+        };
+        let called = |wanted| -> Vec<u32> {
+            let vms = vec![vm(100, "a", "4711"), vm(4711, "b", "101"), vm(4712, "b", "")];
+            vms_called(vms, wanted).iter().map(|vm| vm.process).collect()
+        };
+        assert_eq!(
+            ["4711", "101", "100", "a", "102"].map(called),
+            [vec![4711], vec![4711], vec![100], vec![100], vec![]]
+        );
+        assert_eq!(called("b"), [4711, 4712]);
+    }
+
+    #[test]
+    fn a_process_without_a_name_of_a_vm_is_called_as_the_kernel_calls_it() {
+        let own = VmProcess::of(std::process::id());
+        assert_eq!((own.name, own.identity.manager), (thread_name(own.process, own.process), None));
+        assert_eq!(VmProcess::of(u32::MAX).name, "");
     }
 }

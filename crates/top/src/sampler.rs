@@ -166,7 +166,7 @@ impl Sampler {
 
     /// What the VM is called; of one that is gone already, its process.
     fn name(&mut self, process: u32) -> String {
-        match self.counts.vms.name(process) {
+        match self.counts.vms.vm(process).name.as_str() {
             "" => format!("process {process}"),
             name => name.to_string(),
         }

@@ -520,7 +520,7 @@ fn settings() -> Vec<HostSetting> {
         HostSetting::new("kvm", "nx_huge_pages", "auto"),
         HostSetting::new("haltpoll", "guest_halt_poll_ns", "200000"),
         HostSetting::new("exitscope", "events", ""),
-        HostSetting::new("exitscope", "words", "é".repeat(100)),
+        HostSetting::new("exitscope", "words", "é".repeat(1_000)),
     ]
 }
 
@@ -552,7 +552,7 @@ fn settings_are_read_as_they_were_last_set() {
         let read = said(&with_settings(arch, compressed)).unwrap();
         let mut expected = settings();
         expected[3].value = "2, and no event since".into();
-        expected[4].value = "é".repeat(31);
+        expected[4].value = "é".repeat(127);
         assert_eq!(read.info.settings, expected, "{arch}");
         assert_eq!((read.info.cpu.as_str(), read.info.setting("kvm", "nx_huge_pages")), ("Fast 9000", Some("auto")));
     }

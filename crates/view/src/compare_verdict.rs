@@ -450,6 +450,7 @@ mod tests {
             cpu: "A CPU".into(),
             cpus: 4,
             settings: Vec::new(),
+            vms: Vec::new(),
             first_ns: 0,
             last_ns: 0,
             events: 0,

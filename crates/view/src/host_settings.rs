@@ -2,7 +2,7 @@
 
 use crate::names::thousands;
 use crate::report::TraceRow;
-use exitscope_model::{HostSetting, TraceInfo, recorder};
+use exitscope_model::{HostSetting, TraceInfo, is_of_identity, recorder};
 use exitscope_policy::all_knobs;
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
@@ -19,14 +19,14 @@ pub struct HostSettingRow {
     pub value: String,
 }
 
-/// The settings of a trace.
+/// The settings of a trace; who its VMs are is told elsewhere ([`crate::VmIdentityRow`]).
 pub(crate) fn rows(info: &TraceInfo) -> Vec<HostSettingRow> {
     let row = |setting: &HostSetting| HostSettingRow {
         component: setting.of.clone(),
         name: setting.name.clone(),
         value: setting.value.clone(),
     };
-    info.settings.iter().map(row).collect()
+    info.settings.iter().filter(|setting| !is_of_identity(setting)).map(row).collect()
 }
 
 /// What a page says of the machine and of the recorder, a sentence each.

@@ -63,6 +63,8 @@ mod trial_history;
 mod trial_report;
 mod trial_sensitivity;
 mod verdict;
+mod vm_identities;
+mod vm_identities_page;
 mod yield_page;
 mod yields;
 
@@ -132,4 +134,5 @@ pub use trial_report::{
 };
 pub use trial_sensitivity::{DelayLevelRow, SensitivityRow, trial_delays_page};
 pub use verdict::{BestChangeRow, VerdictRow, VerdictWords};
+pub use vm_identities::VmIdentityRow;
 pub use yields::{PleWindowRow, PreemptedRow, PreemptionRow, QueueRow, TargetRow, YieldRow, YieldRows};

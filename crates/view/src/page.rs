@@ -18,6 +18,7 @@ pub use crate::sections::VCPU_ROWS;
 pub use crate::sections::{Page, PageSection, Sentence, Table, TableColumn, column, length, plain};
 pub(crate) use crate::sections::{and_more, heaviest, more_in_json};
 use crate::steal_takers::StealTakerRow;
+use crate::vm_identities_page::vm_identities_section;
 use crate::yield_page::{yield_sections, yield_summary};
 use exitscope_analysis::record_commands::Missed;
 use exitscope_analysis::{DiffMeasure, Dimension};
@@ -40,6 +41,7 @@ pub fn report_page(report: &Report, detail_rows: usize) -> Page {
     let mut sections = vec![head(report)];
     sections[0].sentences.extend(untold(report));
     let vcpu_rows = detail_rows.max(VCPU_ROWS);
+    sections.extend(vm_identities_section(report, vcpu_rows));
     if !report.vcpus.is_empty() {
         sections.push(vcpus(report, vcpu_rows));
     }

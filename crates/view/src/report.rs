@@ -13,6 +13,7 @@ use crate::pio::PioRows;
 use crate::steal_takers::StealTakerRow;
 use crate::times::{ExitSums, ExitTimes, VcpuTimes};
 use crate::verdict::VerdictRow;
+use crate::vm_identities::{self, VmIdentityRow};
 use crate::yields::YieldRows;
 use exitscope_advice::{RecordedHost, unjudged_causes};
 use exitscope_analysis::record_commands::HowToRecord;
@@ -134,6 +135,9 @@ pub struct TraceRow {
     pub cpus: u32,
     /// What was in force on the machine, and what the recorder says of itself; empty unless the recorder says.
     pub settings: Vec<HostSettingRow>,
+    /// What the VMs are called by those who run them, as the recorder found them when it began; left out unless it says.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub vms: Vec<VmIdentityRow>,
     /// The moment of the first event, in nanoseconds on the trace's clock.
     pub first_ns: u64,
     /// The moment of the last event, in nanoseconds on the trace's clock.
@@ -863,6 +867,7 @@ impl TraceRow {
             cpu: info.cpu.clone(),
             cpus: info.cpus,
             settings: host_settings::rows(info),
+            vms: vm_identities::rows(info),
             first_ns: first.as_nanos(),
             last_ns: last.as_nanos(),
             events,

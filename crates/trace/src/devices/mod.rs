@@ -14,7 +14,7 @@ mod guest;
 mod monitor;
 mod table;
 
-use exitscope_model::{GivenByVm, GivenNames, TraceInfo, is_called};
+use exitscope_model::{GivenByVm, GivenNames, TraceInfo};
 use exitscope_units::VmId;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read};
@@ -162,9 +162,7 @@ impl Devices {
         for (vm, said) in &self.of_vm {
             let named: Vec<VmId> = match vm.parse() {
                 Ok(number) => vec![VmId::domain(number)],
-                Err(_) => {
-                    info.comms.iter().filter(|(_, comm)| is_called(comm, vm)).map(|(pid, _)| VmId(*pid)).collect()
-                }
+                Err(_) => info.vms_called(vm).into_iter().collect(),
             };
             if named.is_empty() {
                 unknown.push(vm.as_str());

@@ -41,8 +41,8 @@ const FEATURES: u32 = 256;
 const MAX_ATTRS: usize = 1 << 16;
 
 /// Settings at most, and the bytes of each one's words.
-const MAX_SETTINGS: usize = 4096;
-const MAX_WORD: usize = 256;
+const MAX_SETTINGS: usize = 1 << 14;
+pub const MAX_WORD: usize = 256;
 
 /// Ids at most; perf writes one per event and CPU.
 const MAX_IDS: usize = 2 << 20;

@@ -9,6 +9,7 @@ use super::bytes::{Bytes, put};
 use super::compress::{CHUNK, LEVEL};
 use super::layout::Layout;
 use crate::bytes::{ByteOrder, beginning};
+use crate::perf::header::MAX_WORD;
 use exitscope_model::HostSetting;
 use std::collections::BTreeMap;
 
@@ -63,11 +64,11 @@ pub struct Front {
     pub places: Vec<u8>,
     /// Where CPUs and the first and last moment stand, which are known in the end: [`Known::bytes`].
     pub known_at: u64,
-    /// Where the value of each setting stands, [`VALUE`] bytes long.
+    /// Where the value of each setting stands, at least [`VALUE`] bytes long.
     pub values_at: Vec<u64>,
 }
 
-/// Bytes of a setting's value, with at least one NUL.
+/// Bytes of a setting's value that may be changed later, with at least one NUL.
 pub const VALUE: usize = 64;
 
 /// What is known in the end: NRCPUS and SAMPLE_TIME.
@@ -205,7 +206,7 @@ fn settings(to: &mut Bytes, settings: &[HostSetting], values_at: &mut Vec<u64>) 
             string(to, &setting.name);
             // Behind the value's length.
             values_at.push(to.len() as u64 + 4);
-            string(to, beginning(&setting.value, VALUE - 1));
+            string(to, beginning(&setting.value, MAX_WORD - 1));
         }
         string(to, &group[0].of);
     }
