@@ -1,56 +1,28 @@
 // Colours that people with any colour vision can tell apart: test/colors.test.mjs checks it. A reason, and a part of time, has
 // the same one everywhere. A fill is a colour, or one after `/`, `\\` or `:`: hatched in it, that way, or dotted.
-import { computed } from "@preact/signals";
+import { computed, signal } from "@preact/signals";
 import { isDark } from "./url_state";
 import { data } from "./selection";
+import type { PageData } from "./types.gen";
 
 const LIGHT = { ground: "#ffffff", ink: "#1b1f24", soft: "#57606a", grid: "#e4e8ec", line: "#b8c0c8", accent: "#0b5cad", bad: "#b3261e", heat: ["#e8eff7", "#08306b"] };
 
 const DARK: typeof LIGHT = { ground: "#15181c", ink: "#e6e9ec", soft: "#9aa4ae", grid: "#2a3037", line: "#4a535c", accent: "#6cb2f5", bad: "#ff8a80", heat: ["#1d2a38", "#c6e2ff"] };
 
-// A vCPU that has its CPU is filled, one that is blocked dotted; what else keeps it from running, and what is not known, is hatched.
-const LIGHT_FILLS = {
-  parts: {
-    guest_ns: "#88919a",
-    kernel_ns: "#306fb4",
-    user_space_ns: "#d94204",
-    polling_ns: "#9a981e",
-    halted_ns: ":#88919a",
-    halt_not_divided_ns: ":#525c66",
-    waiting_for_memory_ns: ":#2286c0",
-    steal_ns: "/#9a4f96",
-    stopped_ns: "\\#7e7f45",
-    unknown_ns: "/#88919a",
-    excluded_ns: "\\#b3261e",
-  },
-  reasons: ["#7670fb", "#a20d04", "#3b8f60", "#bf8801", "#085b71", "#a07692", "#290098", "#6b062e"],
-  other: "#4e504c",
-  phases: ["#2399f0", "#3144e2", "#a9886b", "#a15d0f", "#ed5c9a", "#004f3f"],
-};
+/** Parts of time that charts name; others come with their names. */
+type Part = "guest_ns" | "kernel_ns" | "user_space_ns" | "polling_ns" | "halted_ns" | "steal_ns" | "unknown_ns";
 
-const DARK_FILLS: typeof LIGHT_FILLS = {
-  parts: {
-    guest_ns: "#6f7881",
-    kernel_ns: "#5b92d0",
-    user_space_ns: "#e3894d",
-    polling_ns: "#ecdc44",
-    halted_ns: ":#6f7881",
-    halt_not_divided_ns: ":#a9b3bb",
-    waiting_for_memory_ns: ":#41c9f7",
-    steal_ns: "/#b464bf",
-    stopped_ns: "\\#77654f",
-    unknown_ns: "/#8a949e",
-    excluded_ns: "\\#ff8a80",
-  },
-  reasons: ["#a7dbf4", "#feb546", "#239603", "#ef72ff", "#db0178", "#ad9970", "#8365a7", "#a96267"],
-  other: "#acacac",
-  phases: ["#c99790", "#3966c2", "#fbdcb7", "#ac6b0f", "#5e9aa6", "#90f9f0"],
-};
+type Fills = Omit<PageData["palette"]["light"], "parts"> & { parts: Record<Part, string> & Record<string, string> };
 
-export const colors = computed(() => (isDark.value ? { ...DARK, ...DARK_FILLS } : { ...LIGHT, ...LIGHT_FILLS }));
+const palette = signal<PageData["palette"] | null>(null);
+
+/** Takes the fills that a page brings along: text and `top` have them of the same table, crates/view/src/palette.rs. */
+export const takePalette = (of: PageData["palette"]): void => void (palette.value = of);
+
+export const colors = computed(() => (isDark.value ? { ...DARK, ...(palette.value?.dark as Fills) } : { ...LIGHT, ...(palette.value?.light as Fills) }));
 
 /** Fills of parts, by column. */
-export const partFills = (parts: { column: string }[]): string[] => parts.map(({ column }) => colors.value.parts[column as keyof typeof LIGHT_FILLS.parts]);
+export const partFills = (parts: { column: string }[]): string[] => parts.map(({ column }) => colors.value.parts[column]!);
 
 /** Reasons that have a colour of their own, those that cost most first, and, after them, the most frequent. */
 export let ranked: number[] = [];

@@ -1,6 +1,6 @@
 // exitscope's page: unpacks what it shows, and shows it.
 import { render, type VNode } from "preact";
-import { rankReasons } from "./colors";
+import { rankReasons, takePalette } from "./colors";
 import { inText, unpack, type ResultPage } from "./data";
 import { DiffPage } from "./diff";
 import { filesPage } from "./files";
@@ -42,6 +42,7 @@ async function start(): Promise<void> {
   if (text.startsWith("{")) serverUrls.value = JSON.parse(text) as Addresses;
   const page = !serverUrls.value ? await unpack(inText(text)) : serverUrls.value.data ? await load() : null;
   let view: VNode;
+  if (page !== null) takePalette(page.palette);
   if (page === null) view = await filesPage();
   else if (page.kind === "report") {
     begin(page);

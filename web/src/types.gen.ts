@@ -5,6 +5,10 @@
  */
 export type PageData = (ReportPage | ResultPage) & {
   /**
+   * What parts of time, reasons and phases are filled with.
+   */
+  palette: Palette;
+  /**
    * Name and version of this layout.
    */
   schema: string;
@@ -4722,4 +4726,40 @@ export interface PredictionRow {
    * The value that was predicted with this setting.
    */
   with: number;
+}
+/**
+ * The fills of pages.
+ */
+export interface Palette {
+  dark: Fills;
+  light: Fills;
+}
+/**
+ * Fills on one ground: colours; after `/`, `\` or `:` hatched in it, that way, or dotted.
+ */
+export interface Fills {
+  /**
+   * Of all other reasons, and of what else has no colour of its own.
+   */
+  other: string;
+  /**
+   * Of parts of time, by column.
+   */
+  parts: {
+    [k: string]: string;
+  };
+  /**
+   * Of the phases of an exit's cost, in their order.
+   *
+   * @minItems 6
+   * @maxItems 6
+   */
+  phases: [string, string, string, string, string, string];
+  /**
+   * Of reasons, the costliest first.
+   *
+   * @minItems 8
+   * @maxItems 8
+   */
+  reasons: [string, string, string, string, string, string, string, string];
 }

@@ -11,7 +11,7 @@ use crate::timelines::{OverTimeHead, TimelineTables};
 use base64::engine::general_purpose::STANDARD;
 use base64::write::EncoderWriter;
 use exitscope_model::encode;
-use exitscope_view::{AdviceReport, Report};
+use exitscope_view::{AdviceReport, Palette, Report};
 use flate2::{Compress, Compression, Crc, FlushCompress, Status};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -54,6 +54,8 @@ pub struct PageData<'a> {
     schema: &'static str,
     /// The version of exitscope that made the page.
     version: &'static str,
+    /// What parts of time, reasons and phases are filled with.
+    palette: Palette,
     #[serde(flatten)]
     shown: PageContent<'a>,
 }
@@ -68,7 +70,7 @@ pub(crate) enum PageContent<'a> {
 
 impl<'a> From<PageContent<'a>> for PageData<'a> {
     fn from(shown: PageContent<'a>) -> PageData<'a> {
-        PageData { schema: "exitscope.page/1", version: env!("CARGO_PKG_VERSION"), shown }
+        PageData { schema: "exitscope.page/1", version: env!("CARGO_PKG_VERSION"), palette: Palette::new(), shown }
     }
 }
 

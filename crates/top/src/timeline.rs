@@ -11,9 +11,9 @@ use crate::frame::RateFigures;
 use crate::history::{History, KEPT};
 use crate::list::{Words, elided, width};
 use exitscope_model::TimePart;
-use exitscope_view::share;
+use exitscope_view::{part_colour, share};
 use ratatui::layout::Rect;
-use ratatui::style::{Modifier, Style};
+use ratatui::style::{Color, Modifier, Style};
 
 /// Room for names of parts, and for each of the two figures.
 const NAME: u16 = 20;
@@ -101,7 +101,8 @@ impl<'a> PartsTimeline<'a> {
             for line in 0..high {
                 let from_foot = f64::from(high - 1 - line);
                 let bars: String = shares.iter().map(|share| bar(*share, f64::from(high), from_foot)).collect();
-                put(bars_at + (shown - intervals) as u16, y + line, &bars, shown as u16, Style::new());
+                let colour = Style::new().fg(Color::Indexed(part_colour(*part)));
+                put(bars_at + (shown - intervals) as u16, y + line, &bars, shown as u16, colour);
             }
         }
     }

@@ -7,6 +7,7 @@
 use crate::advice::{AdviceReport, AdvisedCauseRow};
 use crate::names::{self, percent, plural, rate, share, thousands};
 use crate::page::{Table, column, if_told, is_told, length};
+use crate::palette::{part_character, part_colour};
 use crate::report::{GroupRow, Report, SlowExitRow, VcpuRow};
 use crate::text::{MOST_USED_WIDTH, TerminalStyle, painted, written_table};
 use anstyle::{AnsiColor, Color, Style};
@@ -194,26 +195,21 @@ impl Summary<'_> {
         };
         let mut lines = vec![bar];
         lines.extend(self.filled(parts.iter().map(word), "  "));
+        // Colours take no room: they come when all words have their place.
+        for part in parts.iter() {
+            let (fill, style) = self.fill(part.0);
+            let (plain, coloured) = (word(part), painted(&fill.to_string(), style, self.look));
+            for line in lines.iter_mut().skip(1) {
+                *line = line.replacen(&plain, &plain.replacen(fill, &coloured, 1), 1);
+            }
+        }
         lines
     }
 
     /// What a part of the bar is drawn with.
     fn fill(&self, part: TimePart) -> (char, Style) {
-        let colour = |colour| Style::new().fg_color(Some(Color::Ansi(colour)));
-        let (unicode, ascii, style) = match part {
-            TimePart::Guest => ('█', '#', colour(AnsiColor::Blue)),
-            TimePart::Kernel => ('▓', 'k', colour(AnsiColor::Red)),
-            TimePart::User => ('▒', 'u', colour(AnsiColor::Magenta)),
-            TimePart::Polling => ('◦', 'p', colour(AnsiColor::Yellow)),
-            TimePart::Halted => ('·', '.', Style::new()),
-            TimePart::Undivided => ('-', '-', Style::new()),
-            TimePart::Memory => ('m', 'm', Style::new()),
-            TimePart::Steal => ('░', 's', colour(AnsiColor::Cyan)),
-            TimePart::Stopped => ('o', 'o', Style::new()),
-            TimePart::Unknown => ('?', '?', Style::new()),
-            TimePart::Excluded => ('x', 'x', Style::new()),
-        };
-        (if self.look.unicode { unicode } else { ascii }, style)
+        let colour = Color::Ansi256(part_colour(part).into());
+        (part_character(part, self.look.unicode), Style::new().fg_color(Some(colour)))
     }
 
     /// vCPUs by VM, costliest first.
