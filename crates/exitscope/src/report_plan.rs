@@ -272,7 +272,7 @@ impl PrintedReport {
     pub fn add_hidden(&self, report: &mut Report, facts: &Facts) -> anyhow::Result<()> {
         let Some((lab, path)) = &self.hidden else { return Ok(()) };
         let hidden = HiddenTime::of(report, facts, lab).map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))?;
-        report.hidden = Some(hidden);
+        report.add_hidden(hidden, facts);
         Ok(())
     }
 }

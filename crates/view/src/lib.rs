@@ -19,6 +19,7 @@ mod csv_rows;
 mod doctor_page;
 pub mod documents;
 mod events;
+mod exit_bound;
 mod exit_tables;
 mod exit_tables_page;
 mod figure_unit;
@@ -81,6 +82,7 @@ pub use counts_page::{counts_advice_page, counts_comparison_page, counts_page};
 pub use csv_rows::{write_csv, write_metrics_csv, write_replay_csv, write_sweep_csv};
 pub use doctor_page::{CheckRow, DoctorReport, doctor_page};
 pub use events::{EventRow, event_text};
+pub use exit_bound::{ExitBoundRow, GuestCheckRow};
 pub use exit_tables::{
     CostliestRow, ExitTableComparison, ExitTableReport, HaltsWithinRow, NextRow, TableChangeRow, TableRow,
 };
