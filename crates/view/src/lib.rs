@@ -41,6 +41,7 @@ mod markdown;
 mod mechanisms;
 mod names;
 mod page;
+mod page_html;
 mod phases;
 mod phases_page;
 mod pio;
@@ -107,6 +108,7 @@ pub use page::{
     MechanismView, Page, PageSection, Sentence, Table, TableColumn, VCPU_ROWS, column, comparison_page, length, plain,
     report_page, view_page,
 };
+pub use page_html::write_page_html;
 pub use phases::{PhaseRow, PhaseRows, RemovableRow};
 pub use pio::{PioRow, PioRows, PioSum};
 pub use replay::{DecisionsRow, FigureRow, KnobValueRow, Replay, ReplayRow};
