@@ -105,6 +105,7 @@ function Files() {
         {failed.value && <p class="bad" role="alert">{`No connection to exitscope (${failed.value}). Trying again …`}</p>}
         <DataTable columns={columns} rows={list} caption="Recordings" top={200} />
         {list.length > 1 && <Compare list={list} />}
+        <p><a href="/paste">Paste a table of perf kvm stat, kvm_stat or another tool</a></p>
       </section>
     </Shell>
   );

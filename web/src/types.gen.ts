@@ -119,6 +119,11 @@ export interface AdviceReport {
    */
   coverage: CoverageLine[];
   /**
+   * How much exits and waiting take at most, where the recording shows all of it and it is little, and what else may slow the guest;
+   * absent otherwise.
+   */
+  exit_bound?: ExitBoundRow;
+  /**
    * Number of exits in the recording.
    */
   exits: number;
@@ -494,6 +499,48 @@ export interface CoverageLine {
    * One sentence.
    */
   text: string;
+}
+/**
+ * How much of the vCPUs' time exits and waiting take at most, where that is little and all of it is recorded.
+ */
+export interface ExitBoundRow {
+  /**
+   * Exits and waiting, as a part (0 to 1) of the vCPUs' time without halts. What is unknown counts as theirs.
+   */
+  at_most: number;
+  /**
+   * What they halted, as a part (0 to 1) of all their time.
+   */
+  halted: number;
+  /**
+   * What an exit hides: `measured` by `lab exits` (`--hidden`), or as `published` of x86.
+   */
+  hidden: "measured" | "published";
+  /**
+   * What else may slow the guest: not judged, and in no order.
+   */
+  not_judged: GuestCheckRow[];
+  /**
+   * In a sentence.
+   */
+  text: string;
+  /**
+   * The same, with what exits hide around their tracepoints.
+   */
+  with_hidden: number;
+}
+/**
+ * Something that may slow a guest, and that no recording of its host judges.
+ */
+export interface GuestCheckRow {
+  /**
+   * What shows it: commands between backquotes.
+   */
+  check: string;
+  /**
+   * What it is.
+   */
+  what: string;
 }
 /**
  * A fact.
@@ -2738,6 +2785,10 @@ export interface VerdictRow {
    * What makes it doubtful, or hides a part of it.
    */
   doubts: string[];
+  /**
+   * How much exits and waiting take at most, where the recording shows all of it and it is little; absent otherwise.
+   */
+  exit_bound?: ExitBoundRow;
   /**
    * Whether rules looked at the recording.
    */

@@ -57,6 +57,7 @@ pub use rules::counted_exits::{
     CostliestReason, CountedUserExits, ExitTableJudgement, NextRecording, UnknownReasons, judge_exit_table,
 };
 pub use rules::counted_yields::{CountedAdvice, CountedFact, CountedRule, CountsJudgement, judge_counts};
+pub use rules::guest_checks::{GUEST_CHECKS, GuestCheck};
 pub use rules::simulated_gain::{InKernelPath, Simulate};
 pub use rules::{RuleSummary, advised_rules, rule_list};
 pub use setting::{AdviceSetting, SettingCondition, SettingSide};

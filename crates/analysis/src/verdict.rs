@@ -10,7 +10,7 @@ use exitscope_model::{AllParts, TimePart};
 use exitscope_units::Nanos;
 
 /// A part is noteworthy from one in so many of the vCPUs' time on …
-const OF_TIME: u64 = 20;
+pub(crate) const OF_TIME: u64 = 20;
 
 /// … or where vCPUs are mostly halted, from one in so many of what is left, if that is a hundredth of all.
 const OF_WANTED: u64 = 5;

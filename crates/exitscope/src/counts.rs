@@ -1,6 +1,7 @@
 //! Texts of counts where traces are usual: `report`, `advise` and `diff` of what a monitor or a kernel counted.
 
 use crate::cli::{AdviseArgs, DiffArgs, DiffFormat, EventsFormat, ReportArgs, ReportFormat, SelectArgs};
+use crate::html_output;
 use crate::terminal::terminal_style;
 use crate::views::ViewArg;
 use crate::{Outcome, write_json};
@@ -10,9 +11,10 @@ use exitscope_trace::Input;
 use exitscope_trace::counts::{is_counts, read};
 use exitscope_view::{
     CountedTexts, CountsComparison, CountsReport, Page, counts_advice_page, counts_comparison_page, counts_page,
-    write_markdown, write_page,
+    write_markdown, write_page, write_page_html,
 };
 use std::io::Write;
+use std::path::PathBuf;
 
 /// What texts of counts hold together.
 pub struct CountedFiles(CountedTexts);
@@ -43,6 +45,17 @@ impl CountedFiles {
     }
 }
 
+/// The page, as HTML, of a text of counts that somebody has pasted.
+pub fn pasted_page(text: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let input = Input::from_bytes("what was pasted", text)?;
+    let Some(files) = CountedFiles::of(&[input])? else {
+        bail!("this is a trace and no table: save it to a file, and read that with `exitscope report FILE`");
+    };
+    let (report, mut page) = (files.report(), Vec::new());
+    write_page_html(&counts_page(&report), "What was pasted", &mut page)?;
+    Ok(page)
+}
+
 /// Adds what is not there yet: what is pasted twice was counted once.
 fn add_new<T: PartialEq>(known: &mut Vec<T>, more: Vec<T>, ledger: &mut Ledger) {
     for one in more {
@@ -57,6 +70,8 @@ fn add_new<T: PartialEq>(known: &mut Vec<T>, more: Vec<T>, ledger: &mut Ledger) 
 pub struct CountsTask {
     files: CountedFiles,
     is_json: bool,
+    /// The file that its page goes to.
+    html: Option<PathBuf>,
 }
 
 impl CountsTask {
@@ -78,7 +93,7 @@ impl CountsTask {
             sort,
             slowest,
             format,
-            html: _,
+            html,
             bundle: _,
             hidden,
             fail_on,
@@ -99,12 +114,15 @@ impl CountsTask {
             ("--hidden", hidden.is_some()),
             ("--fail-on", !fail_on.is_empty()),
         ])?;
-        Ok(CountsTask { files, is_json: *format == ReportFormat::Json })
+        Ok(CountsTask { files, is_json: *format == ReportFormat::Json, html: html.clone() })
     }
 
     /// Prints it.
     pub fn print(self, out: &mut dyn Write) -> anyhow::Result<Outcome> {
-        print(&self.files.report(), self.is_json, counts_page, out)
+        let report = self.files.report();
+        let Some(to) = self.html else { return print(&report, self.is_json, counts_page, out) };
+        html_output::write(&to, |out| write_page_html(&counts_page(&report), &report.files.join(", "), out))?;
+        Ok(Outcome::Fine)
     }
 }
 

@@ -14,6 +14,7 @@ use crate::counts::{CountedFiles, CountsTask};
 use crate::devices::{self, DeviceList};
 use crate::gates::Gates;
 use crate::html_output;
+use crate::output_file::is_none_of;
 use crate::read::{self, RecordingAccess};
 use crate::saved_run::saved_of;
 use crate::select::{self, OutsideNames, SelectedExits};
@@ -110,14 +111,14 @@ impl ReportTask {
                 let files = read::files(&args.files, &args.inputs)?;
                 Ok(ReportTask::Bundle(BundlePlan::of(&files, access, to)?))
             }
-            (None, Some(to)) => Ok(ReportTask::Page(page(args, access, to)?, to.clone())),
+            (None, Some(to)) => page(args, access, to),
             (None, None) => printed(args, access),
         }
     }
 }
 
 /// The plan of a page. Here and in [`printed`] each flag is named, so that a new one has an effect or is left out on purpose.
-fn page(args: &ReportArgs, access: RecordingAccess, to: &Path) -> anyhow::Result<ReportPlan> {
+fn page(args: &ReportArgs, access: RecordingAccess, to: &Path) -> anyhow::Result<ReportTask> {
     let ReportArgs {
         files,
         inputs,
@@ -141,11 +142,16 @@ fn page(args: &ReportArgs, access: RecordingAccess, to: &Path) -> anyhow::Result
         hidden: _,
     } = args;
     let files = read::files(files, inputs)?;
-    html_output::check(to, &files)?;
     let inputs = access.open(&files)?;
+    if let Some(counted) = CountedFiles::of(&inputs)? {
+        is_none_of(to, &files, "--html")?;
+        return Ok(ReportTask::Counts(Box::new(CountsTask::of_report(args, counted)?)));
+    }
+    html_output::check(to, &files)?;
     let symbols = guestkallsyms.as_deref().map(symbols).transpose()?.map(Arc::new);
     let names = OutsideNames { devices: DeviceList::of(names), symbols };
-    ReportPlan::selected(inputs, select, names, fail_on, ShownGroups::of_page(*slowest, *threads_per_core))
+    let plan = ReportPlan::selected(inputs, select, names, fail_on, ShownGroups::of_page(*slowest, *threads_per_core))?;
+    Ok(ReportTask::Page(plan, to.to_path_buf()))
 }
 
 /// The plan of what is printed.
@@ -272,7 +278,7 @@ impl PrintedReport {
     pub fn add_hidden(&self, report: &mut Report, facts: &Facts) -> anyhow::Result<()> {
         let Some((lab, path)) = &self.hidden else { return Ok(()) };
         let hidden = HiddenTime::of(report, facts, lab).map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))?;
-        report.hidden = Some(hidden);
+        report.add_hidden(hidden, facts);
         Ok(())
     }
 }

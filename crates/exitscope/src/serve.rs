@@ -10,7 +10,7 @@ use crate::html_output::NOT_BUILT;
 use crate::read::{self, RecordingAccess};
 use crate::report_plan::{ReportPlan, symbols};
 use crate::select::{OutsideNames, SelectedExits};
-use crate::{diff, fleet};
+use crate::{counts, diff, fleet};
 use anyhow::{Context, bail};
 use exitscope_http::{BrowserIsolation, Timeouts, serve};
 use exitscope_page::{Compression, Question, Reread, is_built, write_data};
@@ -154,6 +154,10 @@ impl Recordings for FilesRead {
             Ok(Reread::finish(read, version, vcpus, &trace.info, |rip| GuestSymbols::function(&symbols, rip))?)
         };
         said(answer())
+    }
+
+    fn pasted(&self, text: &[u8]) -> Result<Vec<u8>, String> {
+        said(counts::pasted_page(text))
     }
 }
 

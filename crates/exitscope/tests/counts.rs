@@ -218,6 +218,65 @@ fn lines_of_a_trace_without_time_or_thread_are_counted() {
     }
 }
 
+/// The page of a pasted table has what the text has, and loads nothing.
+#[test]
+fn a_pasted_table_has_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("page.html");
+    let table = fixture("mail-perf-kvm-stat.txt");
+    let output = exitscope().arg("report").arg(&table).arg("--html").arg(&to).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let page = std::fs::read_to_string(&to).unwrap();
+    for has in ["Costs most: IO_INSTRUCTION, 98.9%", "<td class=\"name\">HLT</td>", "Record next: `exitscope record"] {
+        assert!(page.contains(has), "{has}: {page}");
+    }
+    for not in ["<script", "http:", "https:", "src="] {
+        assert!(!page.contains(not), "{not}");
+    }
+    let over = exitscope().arg("report").arg(&table).arg("--html").arg(&table).output().unwrap();
+    assert!(!over.status.success() && stderr(&over).contains("--html"), "{}", stderr(&over));
+}
+
+/// Where exits and entries name their vCPU, lines without a thread are paired by it, and it is said that one VM is assumed.
+#[test]
+fn lines_with_times_and_no_thread_are_paired_by_the_number_of_their_vcpu() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = [
+        "[001] 87.534190: kvm_exit: vcpu 0 reason IO_INSTRUCTION rip 0xfff info1 0x3f80008 info2 0x0",
+        "[001] 87.534191: kvm_pio: pio_write at 0x3f8 size 1 count 1 val 0x41",
+        "[002] 87.534192: kvm_exit: vcpu 1 reason CPUID rip 0xfff info1 0x0 info2 0x0",
+        "[002] 87.534195: kvm_entry: vcpu 1, rip 0xfff0",
+        "[001] 87.534200: kvm_entry: vcpu 0, rip 0xfff0",
+        "[001] 87.534300: kvm_exit: vcpu 0 reason HLT rip 0xfff info1 0x0 info2 0x0",
+    ];
+    let read = |name: &str, lines: &[String]| -> Value {
+        let file = folder.path().join(name);
+        std::fs::write(&file, lines.concat()).unwrap();
+        let output = exitscope().args(["report", "--format", "json"]).arg(&file).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{name}: {}", stderr(&output)))
+    };
+    for (name, mark) in [("plain.txt", ""), ("quoted.txt", "> ")] {
+        let report = read(name, &lines.map(|line| format!("{mark}{line}\n")));
+        let rows = report["rows"].as_array().unwrap();
+        let row = |reason: &str| rows.iter().find(|row| row["reason"] == reason).unwrap();
+        assert_eq!(
+            (&row("IO_INSTRUCTION")["exit_time_ns"], &row("CPUID")["exit_time_ns"]),
+            (&json!(10_000), &json!(3_000))
+        );
+        assert_eq!(report["subjects"][0]["subject_key"], 0x3f8, "{report}");
+        let said = report["coverage"]["lines"].as_array().unwrap().iter().any(|line| line["id"] == "paired_by_vcpu");
+        assert!(said, "{}", report["coverage"]);
+    }
+    // Kernels before 5.10 do not print it with exits: then they are counted alone.
+    let old = read(
+        "old.txt",
+        &lines.map(|line| {
+            format!("{}\n", line.replace("kvm_exit: vcpu 0", "kvm_exit:").replace("kvm_exit: vcpu 1", "kvm_exit:"))
+        }),
+    );
+    assert_eq!(old["tables"][0]["exits"], 3, "{old}");
+}
+
 /// `perf stat` of a guest that tells what it did (tiny-guest --repeat 101 in the rig, Linux 6.1): out 2323 in 1717 mmio_write 1313 hlt
 /// 101 are 5454 returns to user space. Half of the events kvm_fpu are as many.
 #[test]
@@ -276,4 +335,61 @@ fn a_table_that_perf_made_of_a_recording_has_the_recordings_counts() {
             assert!((least..=most).contains(&time), "{recording}: {time} of {row}");
         }
     }
+}
+
+/// Wherever a paste is cut, it names no other reason than the whole, or none.
+#[test]
+fn a_cut_paste_names_no_other_reason_than_the_whole() {
+    use exitscope_trace::{Input, counts::read};
+    let named = |text: &[u8]| -> Vec<Option<String>> {
+        let Ok(counted) = Input::from_bytes("pasted", text).and_then(|input| read(&input)) else { return Vec::new() };
+        counted
+            .tables
+            .iter()
+            .map(|table| exitscope_advice::judge_exit_table(table).costliest.map(|of| of.name))
+            .collect()
+    };
+    for file in ["mail-perf-kvm-stat.txt", "old-perf-kvm-stat.txt", "kvm-stat.txt", "perf-stat.txt", "kvm-counters.txt"]
+    {
+        let text = std::fs::read(fixture(file)).unwrap();
+        let whole = named(&text);
+        assert!(matches!(&whole[..], [Some(_)]), "{file}: {whole:?}");
+        let ends = (0..text.len()).filter(|&end| text[end] == b'\n' || end % 7 == 0);
+        for end in ends {
+            let cut = named(&text[..end]);
+            assert!(
+                cut.len() <= 1 && cut.iter().flatten().all(|name| Some(name) == whole[0].as_ref()),
+                "{file} {end}: {cut:?}"
+            );
+        }
+    }
+}
+
+/// xenalyze's summary of a log has the counts of the log itself, and about its times.
+#[test]
+fn a_summary_of_xenalyze_has_the_logs_counts() {
+    let folder = root().join("corpus/xen");
+    let summary = folder.join("pvh2_contend_sched_hvm.xenalyze-summary.txt");
+    let table = value("report", &[&summary], "counts")["tables"][0].clone();
+    assert_eq!((&table["source"], &table["of"]), (&json!("xenalyze"), &json!("domain 3")));
+    let log = folder.join("pvh2_contend_sched_hvm.xentrace.gz");
+    let output = exitscope()
+        .args(["report", "--vm", "3", "--format", "json", "--tsc-hz", "1000000000"])
+        .arg(log)
+        .output()
+        .unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+    let own =
+        |reason: &str| report["rows"].as_array().unwrap().iter().find(|row| row["reason"] == reason).cloned().unwrap();
+    for (printed, reason) in
+        [("VMEXIT_CPUID", "cpuid"), ("VMEXIT_IOIO", "io"), ("VMEXIT_NPF", "npf"), ("VMEXIT_HLT", "hlt")]
+    {
+        let row = table["rows"].as_array().unwrap().iter().find(|row| row["key"] == printed).unwrap();
+        // xenalyze leaves out exits whose ends it did not see.
+        let (count, all) = (row["count"].as_u64().unwrap(), own(reason)["count"].as_u64().unwrap());
+        assert!(count <= all && all <= count + 2, "{reason}: {count} of {all}");
+    }
+    let text = said("report", &[&summary], &[]);
+    assert!(text.contains("Halts (VMEXIT_HLT)"), "{text}");
+    assert!(text.contains("Record next: `xentrace") && !text.contains("perf record"), "{text}");
 }

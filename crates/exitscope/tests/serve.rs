@@ -76,6 +76,49 @@ fn files_are_served_by_number_and_nothing_else_is() {
     assert_eq!(server.end("-TERM"), 0);
 }
 
+/// A table is pasted by who knows the token and by no other page, up to a limit, and nothing of it becomes markup.
+#[test]
+fn a_table_is_pasted_into_a_box_with_limits() {
+    or_skip!(front_end());
+    let trace = corpus("x86-svm/t4-kvmstat.data.gz");
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    std::fs::write(&token, "secret-of-this-test-alone\n").unwrap();
+    let server = Server::start(&[trace.to_str().unwrap(), "--token-file", token.to_str().unwrap()]).unwrap();
+    let known = "Authorization: Bearer secret-of-this-test-alone\r\n";
+    let table = b"table=kvm_exit(<b>)  9  9\nPID TID KVM_EXIT_REASON COUNT\n1 2 HLT 3\n1 2 MSR_WRITE 30\n";
+    let post = |headers: &str, body: &[u8]| {
+        let (head, body) = server.post("/paste", headers, body.len(), body);
+        let status: u16 = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, String::from_utf8(body).unwrap())
+    };
+    let (head, form) = server.get_with("/paste", known);
+    assert!(head.starts_with("HTTP/1.1 200 ") && head.contains("form-action 'self'"), "{head}");
+    assert!(String::from_utf8(form).unwrap().contains("<textarea"));
+    let (status, answer) = post(known, table);
+    assert!(status == 200 && answer.contains("Comes most often: MSR_WRITE, 90.9% of 33 exits"), "{status} {answer}");
+    assert!(!answer.contains("<b>") && !answer.contains("<script"), "{answer}");
+    for (what, headers, body, expected) in [
+        ("no token", String::new(), &table[..], 401),
+        ("another token", known.replace("alone", "alike"), table, 401),
+        ("another's page", format!("{known}Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n"), table, 403),
+        ("another's page, by its origin", format!("{known}Origin: http://evil.example\r\n"), table, 403),
+        ("our own page", format!("{known}Origin: http://localhost\r\nSec-Fetch-Site: same-origin\r\n"), table, 200),
+        ("no table", known.to_string(), b"table=hello\n", 422),
+        ("nothing", known.to_string(), b"", 422),
+    ] {
+        assert_eq!(post(&headers, body).0, expected, "{what}");
+    }
+    // What is too long is refused by its length alone, and where none is told, once it is.
+    assert!(server.post("/paste", known, 1 << 40, b"").0.starts_with("HTTP/1.1 413 "));
+    let chunk = format!("{:x}\r\n{}\r\n", 200 << 10, "x".repeat(200 << 10));
+    let chunks = server.post_chunks("/paste", known, &[&chunk, &chunk]);
+    assert!(chunks.is_empty() || chunks.starts_with("HTTP/1.1 413 "), "{chunks}");
+    assert_eq!(server.post("/files", known, 3, b"abc").0.split(' ').nth(1), Some("405"));
+    assert_eq!(server.status("/files", known), 200, "it still answers");
+    assert_eq!(server.end("-TERM"), 0);
+}
+
 #[test]
 fn what_is_no_trace_is_said_and_others_are_served() {
     or_skip!(front_end());

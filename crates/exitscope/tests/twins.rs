@@ -3,10 +3,13 @@
 //! whole.
 
 mod common;
+#[path = "twins/exit_bound.rs"]
+mod exit_bound;
 #[path = "twins/rules.rs"]
 mod rules;
 
 use common::{run, stderr};
+use exit_bound::{Ran, SLOW_BY_MEMORY};
 use exitscope_advice::{KnownAnswer, advised_rules, known_causes};
 use serde_json::Value;
 use std::fmt::Write;
@@ -618,4 +621,48 @@ fn each_cause_that_can_be_changed_has_twins() {
     let changed = known_causes().into_iter().filter(|known| can_be_changed(&known.answers)).map(|known| known.name);
     let without: Vec<_> = changed.filter(|name| !twins.iter().any(|twins| twins.cause == *name)).collect();
     assert!(without.is_empty(), "{without:?}");
+}
+
+/// Exits are ruled out where all of the time is recorded, and they and waiting take little of it, with what no tracepoint sees.
+#[test]
+fn it_is_not_the_exits_is_said_with_a_bound_and_of_nothing_that_looks_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let read = |command: &str, ran: Ran| -> Value {
+        let file = ran.trace().write(folder.path());
+        let output = run(&[command, "--format", "json", &file.display().to_string()]);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)))
+    };
+    let bound = |ran: Ran| read("report", ran)["verdict"]["exit_bound"].clone();
+    // 8 us and 1.5 us of each 4 ms.
+    let found = bound(SLOW_BY_MEMORY);
+    assert_eq!(
+        found["text"],
+        "It is not the exits: they and waiting take at most 0.2% of vCPU time (0.2% with up to 1.50us around each exit that no \
+         tracepoint sees); the rest is the guest's own running"
+    );
+    let near = |name: &str, expected: f64| (found[name].as_f64().unwrap() - expected).abs() < 1e-5;
+    assert!(near("at_most", 0.002) && near("with_hidden", 0.002_375), "{found}");
+    let checks: Vec<&str> =
+        found["not_judged"].as_array().unwrap().iter().filter_map(|row| row["what"].as_str()).collect();
+    for what in ["mitigations in the guest", "NUMA", "huge pages of the guest", "frequency", "SMT"] {
+        assert!(checks.contains(&what), "{what}: {checks:?}");
+    }
+    assert_eq!(read("advise", SLOW_BY_MEMORY)["exit_bound"], found);
+    for (what, ran) in [
+        ("many cheap exits", Ran { reason: "MSR_WRITE", apart: 20_000, takes: 500, ..SLOW_BY_MEMORY }),
+        ("it waits for a CPU", Ran { waits: 60, ..SLOW_BY_MEMORY }),
+        ("records are lost", Ran { lost: 5, ..SLOW_BY_MEMORY }),
+        ("no sched events", Ran { has_switches: false, ..SLOW_BY_MEMORY }),
+        ("shorter than a second", Ran { watched: 900_000_000, ..SLOW_BY_MEMORY }),
+        ("it runs guests itself", Ran { reason: "VMRESUME", ..SLOW_BY_MEMORY }),
+    ] {
+        let report = read("report", ran);
+        assert!(report["verdict"].get("exit_bound").is_none(), "{what}: {}", report["verdict"]);
+        assert!(report["total"]["count"].as_u64().unwrap() > 200, "{what}");
+    }
+    // What does not hide much on its own does, many times a second: without it the twin would be said to be small, too.
+    let cheap = read("report", Ran { reason: "MSR_WRITE", apart: 20_000, takes: 500, ..SLOW_BY_MEMORY });
+    assert_eq!(cheap["verdict"]["state"], "healthy", "{}", cheap["verdict"]);
+    let waiting = bound(Ran { waits: 20, ..SLOW_BY_MEMORY });
+    assert!((waiting["at_most"].as_f64().unwrap() - 0.022).abs() < 1e-4, "{waiting}");
 }

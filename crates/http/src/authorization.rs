@@ -1,7 +1,8 @@
 //! Who may ask: by path, method, host and token.
 //!
 //! ```text
-//! host, of a name if browsers reach it ─► Open: ───────────────────────────┬─► path ─► method ─► yes
+//! host, of a name if browsers reach it ─► Open: ───────────────────────────┬─► path ─► method ─► yes; POST where there is a limit,
+//!                                                                          │                   and not from another's page
 //!                                         all else: token by Authorization; ┘
 //!                                                   where there is a cookie, also by it, or by ?token=, which becomes it,
 //!                                                   so that it is in no address that is passed on
@@ -10,7 +11,7 @@
 use crate::{PathAccess, Reply, ServerAccess, StatusCode};
 use hyper::Method;
 use hyper::header::{
-    ALLOW, AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, SET_COOKIE, WWW_AUTHENTICATE,
+    ALLOW, AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, SET_COOKIE, WWW_AUTHENTICATE,
 };
 use hyper::http::request::Parts;
 use std::net::IpAddr;
@@ -72,7 +73,12 @@ pub(crate) fn add_security_headers(headers: &mut HeaderMap) {
 
 /// Whether the request may be answered; otherwise what is answered instead. Who does not know the token does not learn what
 /// there is.
-pub(crate) fn authorize(request: &Parts, access: &ServerAccess, place: PathAccess) -> Result<(), Reply> {
+pub(crate) fn authorize(
+    request: &Parts,
+    access: &ServerAccess,
+    place: PathAccess,
+    takes_posts: bool,
+) -> Result<(), Reply> {
     check_authorities(request)?;
     if let Some(browsers) = &access.browsers {
         check_browser(request, browsers)?;
@@ -86,11 +92,33 @@ pub(crate) fn authorize(request: &Parts, access: &ServerAccess, place: PathAcces
     if place == PathAccess::None {
         return Err(Reply::text(StatusCode::NOT_FOUND, "There is nothing here.\n"));
     }
-    if !matches!(request.method, Method::GET | Method::HEAD) {
-        let answer = Reply::text(StatusCode::METHOD_NOT_ALLOWED, "GET or HEAD.\n");
-        return Err(answer.with(ALLOW, HeaderValue::from_static("GET, HEAD")));
+    let is_post = request.method == Method::POST && takes_posts;
+    if !is_post && !matches!(request.method, Method::GET | Method::HEAD) {
+        let (text, allowed) = match takes_posts {
+            true => ("GET, HEAD or POST.\n", "GET, HEAD, POST"),
+            false => ("GET or HEAD.\n", "GET, HEAD"),
+        };
+        let answer = Reply::text(StatusCode::METHOD_NOT_ALLOWED, text);
+        return Err(answer.with(ALLOW, HeaderValue::from_static(allowed)));
+    }
+    if is_post && access.browsers.is_some() && !is_from_own_page(request) {
+        return Err(Reply::text(StatusCode::FORBIDDEN, "Not from other pages.\n"));
     }
     by_address.map_or(Ok(()), Err)
+}
+
+/// Whether no browser says that a page of another site posts this: a form elsewhere leads here as a link does, but with what that page
+/// wants.
+fn is_from_own_page(request: &Parts) -> bool {
+    let text = |name: HeaderName| request.headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    if let Some(site) = text(HeaderName::from_static("sec-fetch-site")) {
+        return matches!(site, "same-origin" | "none");
+    }
+    // Browsers of before say where the page is from, and programs nothing.
+    text(ORIGIN).is_none_or(|origin| {
+        let host = origin.split_once("://").map(|(_, host)| host);
+        host.is_some() && authorities(request).any(|authority| authority == host)
+    })
 }
 
 /// What the request calls the server: in its address, and by Host; `None` where that is not ASCII.

@@ -82,12 +82,19 @@ pub struct HttpRequest {
     pub accept: String,
     /// Of who has read notes before: the id of the last one.
     pub last_note: Option<String>,
+    /// What was posted, by POST.
+    pub posted: Option<Bytes>,
 }
 
 /// What the server serves.
 pub trait RequestHandler: 'static {
     /// What is at this path.
     fn path_access(&self, path: &str) -> PathAccess;
+
+    /// Bytes that may be posted to this path; 0 where it only is read.
+    fn most_posted(&self, _path: &str) -> usize {
+        0
+    }
 
     /// Whether what watches over the server asks for this path, which then has seats that nothing else takes.
     fn is_watching(&self, _path: &str) -> bool {

@@ -4,17 +4,19 @@ use crate::authorization::{add_security_headers, authorize};
 use crate::reply::{Content, Reply, Sent};
 use crate::seats::{Guest, Refused, Room, Rooms};
 use crate::{HttpRequest, RequestHandler, ServerAccess, ServerEvent};
-use hyper::body::Incoming;
+use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{ACCEPT, HeaderValue, RETRY_AFTER};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use std::cell::Cell;
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -173,9 +175,10 @@ impl<S: RequestHandler> Client<'_, S> {
     /// The answer, which this client has a seat for.
     async fn answer(&self, request: Request<Incoming>) -> Result<Reply, Refused> {
         let Server { access, site, .. } = self.server;
-        let (head, _) = request.into_parts();
+        let (head, body) = request.into_parts();
         let path = head.uri.path();
-        if let Err(answer) = authorize(&head, access, site.path_access(path)) {
+        let most_posted = site.most_posted(path);
+        if let Err(answer) = authorize(&head, access, site.path_access(path), most_posted > 0) {
             // A line, which takes no room: where there is no seat it keeps the one that it may lose.
             let _ = self.guest.go_to(Room::Sending);
             return Ok(answer);
@@ -185,13 +188,38 @@ impl<S: RequestHandler> Client<'_, S> {
         let text = |value: &HeaderValue| value.to_str().ok().map(str::to_string);
         let accept: Vec<String> = head.headers.get_all(ACCEPT).iter().filter_map(text).collect();
         let last_note = head.headers.get("last-event-id").and_then(text);
-        let answer =
-            site.clone().answer(HttpRequest { path: path.to_string(), accept: accept.join(","), last_note }).await;
+        let posted = match head.method == Method::POST {
+            true => match posted(body, most_posted).await {
+                Ok(posted) => Some(posted),
+                Err(answer) => return Ok(answer),
+            },
+            false => None,
+        };
+        let asked = HttpRequest { path: path.to_string(), accept: accept.join(","), last_note, posted };
+        let answer = site.clone().answer(asked).await;
         if !is_watching && matches!(answer.content, Content::Whole(_)) {
             self.guest.go_to(Room::Sending)?;
         }
         Ok(answer)
     }
+}
+
+/// What a request brings, of so many bytes at most. A longer one is not read to its end.
+async fn posted(mut body: Incoming, most: usize) -> Result<Bytes, Reply> {
+    let too_long = || Reply::text(StatusCode::PAYLOAD_TOO_LARGE, format!("More than {most} bytes.\n"));
+    if body.size_hint().lower() > most as u64 {
+        return Err(too_long());
+    }
+    let mut read = Vec::new();
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        let frame = frame.map_err(|_| Reply::text(StatusCode::BAD_REQUEST, "The request ends early.\n"))?;
+        let Ok(bytes) = frame.into_data() else { continue };
+        if read.len() + bytes.len() > most {
+            return Err(too_long());
+        }
+        read.extend_from_slice(&bytes);
+    }
+    Ok(Bytes::from(read))
 }
 
 /// What is said to who gets no seat.

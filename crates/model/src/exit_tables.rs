@@ -5,6 +5,9 @@
 //! kvm_stat             ├─► ExitTable: rows of an event, or of one of its reasons ─► shares, times with their bounds
 //! perf stat -e kvm:*   │
 //! BCC's kvmexit        │
+//! KVM's statistics     │
+//! bpftrace's maps      │
+//! xenalyze             │
 //! lines of a trace     ┘
 //! ```
 
@@ -22,17 +25,26 @@ pub enum ExitTableSource {
     PerfStat,
     /// kvmexit of the BCC tools.
     Kvmexit,
+    /// KVM's own statistics: files of debugfs, or `info stats` of QEMU's monitor.
+    Counters,
+    /// Maps that a bpftrace program counts exits in.
+    Bpftrace,
+    /// The summary of Xen's xenalyze.
+    Xenalyze,
     /// Lines of a trace without times or threads, as mails and logs quote them.
     TraceLines,
 }
 
 impl ExitTableSource {
     /// All of them.
-    pub const ALL: [ExitTableSource; 5] = [
+    pub const ALL: [ExitTableSource; 8] = [
         ExitTableSource::PerfKvmStat,
         ExitTableSource::KvmStat,
         ExitTableSource::PerfStat,
         ExitTableSource::Kvmexit,
+        ExitTableSource::Counters,
+        ExitTableSource::Bpftrace,
+        ExitTableSource::Xenalyze,
         ExitTableSource::TraceLines,
     ];
 
@@ -43,6 +55,9 @@ impl ExitTableSource {
             ExitTableSource::KvmStat => "kvm_stat",
             ExitTableSource::PerfStat => "perf_stat",
             ExitTableSource::Kvmexit => "kvmexit",
+            ExitTableSource::Counters => "kvm_counters",
+            ExitTableSource::Bpftrace => "bpftrace",
+            ExitTableSource::Xenalyze => "xenalyze",
             ExitTableSource::TraceLines => "trace_lines",
         }
     }
@@ -54,6 +69,9 @@ impl ExitTableSource {
             ExitTableSource::KvmStat => "kvm_stat",
             ExitTableSource::PerfStat => "perf stat",
             ExitTableSource::Kvmexit => "kvmexit (BCC)",
+            ExitTableSource::Counters => "KVM's statistics",
+            ExitTableSource::Bpftrace => "bpftrace",
+            ExitTableSource::Xenalyze => "xenalyze",
             ExitTableSource::TraceLines => "lines of a trace",
         }
     }
@@ -61,6 +79,51 @@ impl ExitTableSource {
 
 /// The event whose rows are exits.
 pub const EXIT_EVENT: &str = "kvm_exit";
+
+/// The counter of all exits among KVM's statistics: `exits` of `kvm_vcpu_stats_desc` (arch/x86/kvm/x86.c, arch/arm64/kvm/guest.c).
+pub const EXITS_COUNTER: &str = "exits";
+
+/// KVM's statistics that count exits of x86 or arm64 (`struct kvm_vcpu_stat`), as debugfs and QEMU call them. Until Linux 5.13 windows
+/// had shorter names in debugfs.
+const EXIT_COUNTERS: [&str; 17] = [
+    EXITS_COUNTER,
+    "io_exits",
+    "mmio_exits",
+    "signal_exits",
+    "irq_exits",
+    "irq_window_exits",
+    "irq_window",
+    "nmi_window_exits",
+    "nmi_window",
+    "halt_exits",
+    "hypercalls",
+    "notify_window_exits",
+    "hvc_exit_stat",
+    "wfe_exit_stat",
+    "wfi_exit_stat",
+    "mmio_exit_user",
+    "mmio_exit_kernel",
+];
+
+/// The counter of exits of this name.
+pub fn exit_counter(name: &str) -> Option<&'static str> {
+    EXIT_COUNTERS.into_iter().find(|counter| *counter == name)
+}
+
+/// Reasons of AMD's processors of which xenalyze's name is no form of the kernel's: `hvm_svm_exit_reason_name` of Xen's
+/// tools/xentrace/xenalyze.c.
+const XENALYZE_NAMES: [(&str, &str); 3] = [("INTR", "interrupt"), ("IOIO", "io"), ("VMMCALL", "hypercall")];
+
+/// The kernel's name of a reason that xenalyze prints as `VMEXIT_NPF` or `VMEXIT_CR0_READ`; others are the kernel's own.
+fn kernel_name(name: &str) -> String {
+    let Some(name) = name.strip_prefix("VMEXIT_") else { return name.to_string() };
+    let other = XENALYZE_NAMES.iter().find(|row| row.0 == name).map(|row| row.1);
+    let access = ["READ", "WRITE"].into_iter().find_map(|access| {
+        let register = name.strip_suffix(access)?.strip_suffix('_')?;
+        Some(format!("{access}_{register}").to_lowercase())
+    });
+    other.map(str::to_string).or(access).unwrap_or_else(|| name.to_lowercase())
+}
 
 /// A row of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -77,6 +140,8 @@ pub struct ExitTableRow {
     pub time: Option<[Nanos; 2]>,
     /// The longest.
     pub longest: Option<Nanos>,
+    /// Part of the time of all rows, 0 to 1, as the tool printed it.
+    pub time_share: Option<f64>,
 }
 
 impl ExitTableRow {
@@ -91,8 +156,9 @@ impl ExitTableRow {
     }
 
     /// The codes of exits that are called as its key is.
-    pub fn codes(&self) -> impl Iterator<Item = ExitCode> + '_ {
-        self.key.as_deref().filter(|_| self.event == EXIT_EVENT).into_iter().flat_map(ExitCode::called)
+    pub fn codes(&self) -> impl Iterator<Item = ExitCode> + use<> {
+        let name = self.key.as_deref().filter(|_| self.event == EXIT_EVENT).map(kernel_name);
+        name.into_iter().flat_map(|name| ExitCode::called(&name).collect::<Vec<_>>())
     }
 }
 
@@ -128,10 +194,15 @@ impl ExitTable {
 
     /// All exits: as the tool has them, or the sum of its rows.
     pub fn exits(&self) -> Option<u64> {
-        let all = self.rows.iter().find(|row| row.event == EXIT_EVENT && row.key.is_none());
+        self.printed_exits().or_else(|| self.reasons().map(|row| row.count).reduce(u64::saturating_add))
+    }
+
+    /// All exits, as the tool has them, whatever rows there are.
+    pub fn printed_exits(&self) -> Option<u64> {
+        let is_all =
+            |row: &&ExitTableRow| row.key.is_none() && [EXIT_EVENT, EXITS_COUNTER].contains(&row.event.as_str());
         let is_of_exits = self.rows.iter().all(|row| row.event == EXIT_EVENT);
-        let printed = all.map(|row| row.count).or(self.count.filter(|_| is_of_exits));
-        printed.or_else(|| self.reasons().map(|row| row.count).reduce(u64::saturating_add))
+        self.rows.iter().find(is_all).map(|row| row.count).or(self.count.filter(|_| is_of_exits))
     }
 
     /// Whether a row has a time.
@@ -166,6 +237,8 @@ mod tests {
             ("idle-halt", true),
             ("WFx", true),
             ("IO_INSTRUCTION", false),
+            ("VMEXIT_HLT", true),
+            ("VMEXIT_IOIO", false),
             ("unknown kvm exit code:131072 on VMX", false),
         ] {
             assert_eq!(reason(name).is_halt(), is_halt, "{name}");
@@ -182,6 +255,7 @@ mod tests {
         };
         assert_eq!(of(&["npf", "HLT"]), Some(Architecture::X86));
         assert_eq!(of(&["WFx"]), Some(Architecture::Arm64));
+        assert_eq!(of(&["VMEXIT_CR0_WRITE"]), Some(Architecture::X86));
         assert_eq!(of(&["NOWHERE"]), None);
     }
 }

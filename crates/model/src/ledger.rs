@@ -72,6 +72,7 @@ lines! {
     NoKvmExit Notice "no_kvm_exit" "vCPUs without kvm_exit, because their KVM back end never fires it, or because it was not recorded: only exits to user space are seen, and time in the guest is not separated from time in the kernel."
     UnseenRun Notice "unseen_run" "Exits to user space after which nothing shows when KVM_RUN was entered again (kvm_fpu, sys_enter_ioctl): they are counted but not timed, and what the thread did until its next event is unknown."
     UnnamedVcpu Notice "unnamed_vcpu" "Exits without a scheduler record that names their vCPU: they are paired by physical CPU, which is right only while one vCPU has it."
+    PairedByVcpu Notice "paired_by_vcpu" "Texts that name no thread: exits and entries are paired by the vCPU's number, as of one VM, events between are the vCPU's that left its guest last, and the scheduler's are left out. Of several VMs, figures are wrong."
     NoLength Notice "no_length" "Exits with equal exit and entry timestamps (coarse clock); their length counts as zero."
     BeforeRecording Notice "before_recording" "User-space returns of an exit that happened before the recording began."
     Overlapping Notice "overlapping" "Events of exits that an earlier file of the same host already holds; counted once."

@@ -61,7 +61,7 @@ pub use event::{
 pub use exit::{ApicvChangeEvent, Exit, ExitSink, Handler, KvmActivityEvent, VcpuIdentity, least_vms};
 pub use exit_info::{ExitInfo, ExitWord};
 pub use exit_phases::{ExitPhase, ExitPhases, PhaseBoundary};
-pub use exit_tables::{EXIT_EVENT, ExitTable, ExitTableRow, ExitTableSource};
+pub use exit_tables::{EXIT_EVENT, EXITS_COUNTER, ExitTable, ExitTableRow, ExitTableSource, exit_counter};
 pub use given_names::{GivenByVm, GivenNames, NamedRanges};
 pub use halt::{Halt, VcpuWakeup, poll_limit};
 pub use idle::{IdleCpuEvent, IdleEvent};

@@ -14,6 +14,7 @@ mod cached_page;
 mod live_capture;
 mod live_page;
 mod named_file;
+mod paste;
 mod routes;
 mod served_files;
 
@@ -23,3 +24,6 @@ pub use live_page::{LivePageError, write_live_page};
 pub use named_file::{CannotRead, NamedFile};
 pub use routes::{Pages, ServedContent};
 pub use served_files::{RecordingPage, RecordingSummary, Recordings, ServedFiles};
+
+/// The `Content-Type` of pages.
+pub(crate) const HTML: &str = "text/html; charset=utf-8";

@@ -5,6 +5,7 @@
 //! /page/N   /data/N   /notes/N  a file's page, what it shows, and notes when the file changes
 //! /single/N/…   /groups/N/…    what the page does not hold of it (crates/page/src/reread.rs)
 //! /diff/N/M   /diff/N/M/data    one file compared with another
+//! /paste  a box for a table of another tool, and what is said of it
 //! /live   /live/data   /live/notes
 //! /fleet  /fleet/data           a store
 //! /healthz                      whether somebody answers
@@ -13,6 +14,7 @@
 use crate::cached_page::CachedPage;
 use crate::live_capture::LiveView;
 use crate::served_files::ServedFiles;
+use crate::{HTML, paste};
 use exitscope_http::{
     Bytes, HeaderName, HeaderValue, HttpRequest, PathAccess, Reply, RequestHandler, ServerEvent, StatusCode,
 };
@@ -20,7 +22,6 @@ use exitscope_page::{NoAnswer, Question, ServedUrls, served_page};
 use std::pin::Pin;
 use std::rc::Rc;
 
-const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 const PACKED: &str = "application/gzip";
 
@@ -45,6 +46,7 @@ enum Named {
     Health,
     Index,
     Files,
+    Paste,
     Page(usize),
     Data(usize),
     Notes(usize),
@@ -95,6 +97,7 @@ impl Pages {
         match path {
             "/" => Some(Named::Index),
             "/files" => Some(Named::Files),
+            "/paste" => Some(Named::Paste),
             _ => {
                 let (what, text) = path.strip_prefix('/')?.split_once('/')?;
                 if what == "diff" {
@@ -126,6 +129,10 @@ impl RequestHandler for Pages {
             Some(Named::Health) => PathAccess::Open,
             Some(_) => PathAccess::Guarded,
         }
+    }
+
+    fn most_posted(&self, path: &str) -> usize {
+        if matches!(self.named(path), Some(Named::Paste)) { paste::MOST } else { 0 }
     }
 
     fn is_watching(&self, path: &str) -> bool {
@@ -191,6 +198,7 @@ impl RequestHandler for Pages {
                 },
                 Err(wrong) => whole(Reply::text(StatusCode::BAD_REQUEST, format!("{wrong}\n"))),
             },
+            (ServedContent::Files(library), Named::Paste) => paste::answer(library.recordings(), asked.posted),
             (ServedContent::Files(library), Named::Files) => {
                 let library = library.clone();
                 Box::pin(async move { Reply::of(StatusCode::OK, JSON, library.list().await) })

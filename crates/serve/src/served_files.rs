@@ -33,6 +33,8 @@ pub trait Recordings: Send + Sync {
     fn comparison(&self, before: &NamedFile, after: &NamedFile) -> Result<Vec<u8>, String>;
     /// The answer to a question about a recording, of this version of the file.
     fn answer(&self, file: &NamedFile, version: String, question: &Question) -> Result<Vec<u8>, String>;
+    /// The page, as HTML, of a text that somebody has pasted.
+    fn pasted(&self, text: &[u8]) -> Result<Vec<u8>, String>;
 }
 
 /// What the page of a recording shows.
@@ -138,6 +140,11 @@ impl ServedFiles {
             answered: RefCell::default(),
             making: Arc::default(),
         })
+    }
+
+    /// Who reads them.
+    pub(crate) fn recordings(&self) -> Arc<dyn Recordings> {
+        self.recordings.clone()
     }
 
     /// How many there are.
@@ -361,6 +368,10 @@ mod tests {
 
         fn answer(&self, _: &NamedFile, _: String, _: &Question) -> Result<Vec<u8>, String> {
             Err("a test".to_string())
+        }
+
+        fn pasted(&self, _: &[u8]) -> Result<Vec<u8>, String> {
+            Ok(Vec::new())
         }
     }
 

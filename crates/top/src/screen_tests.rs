@@ -342,6 +342,7 @@ fn live_verdict() -> LiveVerdict {
         cause: None,
         is_advised: false,
         best_change: None,
+        exit_bound: None,
     };
     LiveVerdict { seconds: 7.0, verdict }
 }

@@ -163,12 +163,31 @@ fn the_kernels_latency_format_counts_microseconds_since_its_buffer_began() {
     }
 }
 
+/// Without threads, each exit and entry is its vCPU's, as the same lines with threads say it.
+#[test]
+fn short_texts_without_threads_are_paired_by_their_vcpus_numbers() {
+    let at_vcpus = |said: &Said| -> Vec<(u64, VcpuId, EventKind)> {
+        let is_way = |event: &&Event| matches!(event.kind, EventKind::Exit { .. } | EventKind::Enter);
+        said.events.iter().filter(is_way).map(|event| (event.at.as_nanos(), event.vcpu, event.kind)).collect()
+    };
+    let plain = at_vcpus(&read(PERF));
+    assert_eq!(plain.len(), 89);
+    for layout in ["no-tid", "comm-and-time", "time-only"] {
+        let said = read(&format!("t2.layout-{layout}.txt.gz"));
+        assert_eq!(at_vcpus(&said), plain, "{layout}");
+        let name = |event: &Event| said.info.names.get(event.name).to_string();
+        assert!(said.events.iter().all(|event| name(event).contains("kvm_")), "{layout}: no event of the scheduler");
+        for event in said.events.iter().filter(|event| event.vcpu != VcpuId::UNKNOWN) {
+            assert_eq!(event.tid, Tid(event.vcpu.0 + 1), "{layout}");
+        }
+        let counted = said.lines().into_iter().find(|(line, _)| *line == LedgerLine::PairedByVcpu);
+        assert_eq!(counted.map(|line| line.1), Some(1), "{layout}");
+    }
+}
+
 #[test]
 fn what_a_layout_leaves_out_is_said_with_what_to_do() {
     for (layout, problem, remedy) in [
-        ("t2.layout-no-tid", "line 1 names no thread", "perf script -F comm,pid,tid,cpu,time,event,trace"),
-        ("t2.layout-comm-and-time", "line 1 names no thread", "perf script -F comm,pid,tid,cpu,time,event,trace"),
-        ("t2.layout-time-only", "line 1 names no thread", "perf script -F comm,pid,tid,cpu,time,event,trace"),
         ("t2.layout-no-time", "has no time", "perf script -F comm,pid,tid,cpu,time,event,trace"),
         (
             "t2.layout-no-event",

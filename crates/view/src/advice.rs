@@ -1,12 +1,15 @@
 //! Advice as plain data.
 
+use crate::exit_bound::ExitBoundRow;
 use crate::halt::ClockRow;
 use crate::names;
 use crate::report::{Coverage, CoverageLine, SelectionRow, TraceRow};
+use crate::verdict::VerdictRow;
 use exitscope_advice::{
     Advice, AdviceSetting, CauseRow, CauseSubject, CauseVerdict, CitedFact, CitedFactId, CitedValue, Gain, GainMethod,
     GainOf, GoesInto, Judgement, NO_RULE, SettingSide, Topic, advised_rules,
 };
+use exitscope_analysis::record_commands::HowToRecord;
 use exitscope_analysis::{Facts, SubjectKey};
 use exitscope_model::{SubjectKind, TraceInfo};
 use exitscope_units::{Nanos, VmId};
@@ -39,6 +42,10 @@ pub struct AdviceReport {
     pub accepted_costs: Vec<AcceptedCostRow>,
     /// What could not be judged, for what the recording lacks.
     pub not_judged: Vec<NotJudgedRow>,
+    /// How much exits and waiting take at most, where the recording shows all of it and it is little, and what else may slow the guest;
+    /// absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_bound: Option<ExitBoundRow>,
     /// What takes more than 5 % of the cost of its VM's exits, or 1 % of its vCPUs' time: costliest first, VM by VM.
     pub causes: Vec<AdvisedCauseRow>,
     /// The same of all VMs together, which a report has.
@@ -278,6 +285,9 @@ impl AdviceReport {
             rows.iter().map(|row| AdvisedCauseRow::of(row, info).with_brief(&advice)).collect()
         };
         let (each, all) = (causes(&judgement.causes), causes(&judgement.causes_of_all));
+        let how = HowToRecord::of(info).with(facts_of);
+        let bound = coverage.exit_bound(facts_of, &selection, Some(&trace), None);
+        let verdict = VerdictRow::of(facts_of, info, &selection, &how, None).bounded(bound);
         AdviceReport {
             schema: AdviceReport::SCHEMA,
             trace,
@@ -302,6 +312,7 @@ impl AdviceReport {
                 .iter()
                 .map(|row| NotJudgedRow { what: row.what, missing: row.missing.to_string(), record: row.record })
                 .collect(),
+            exit_bound: verdict.exit_bound,
             facts,
         }
     }

@@ -1,6 +1,7 @@
 //! How advice becomes a page.
 
 use crate::advice::{AdviceReport, AdviceRow, AdvisedCauseRow, GainRow, scope_name};
+use crate::exit_bound::{ExitBoundRow, GuestCheckRow};
 use crate::names::{self, thousands};
 use crate::page::{Page, PageSection, Sentence, Table, by_hand, column, plain};
 use exitscope_advice::Judgement;
@@ -25,6 +26,7 @@ pub fn advice_page(advised: &AdviceReport) -> Page {
     }
     sections.extend(causes(advised));
     sections.extend(not_judged(advised));
+    sections.extend(advised.exit_bound.as_ref().map(guest_checks));
     Page { sections }
 }
 
@@ -44,6 +46,7 @@ fn head(advised: &AdviceReport) -> PageSection {
         head.sentences.push(plain(format!("Selected: {selection}")));
     }
     head.sentences.extend(advised.damage().map(|line| Sentence { text: line.to_string(), warning: true }));
+    head.sentences.extend(advised.exit_bound.as_ref().map(|bound| plain(format!("{}.", bound.text))));
     head.sentences.push(plain(match (advised.advice.len(), advised.exits) {
         (0, 1..) if lacks(advised, Judgement::ANYTHING) => "The selection contains no exit.".to_string(),
         (0, 1..) if lacks(advised, Judgement::COST) => {
@@ -173,6 +176,16 @@ fn causes(advised: &AdviceReport) -> Option<PageSection> {
         notes,
         ..PageSection::default()
     })
+}
+
+/// What else may slow a guest.
+fn guest_checks(bound: &ExitBoundRow) -> PageSection {
+    let sentence = |row: &GuestCheckRow| plain(format!("{}: {}", row.what, row.check));
+    PageSection {
+        title: "Not judged here, in no order: what may slow the guest's own running".into(),
+        sentences: bound.not_judged.iter().map(sentence).collect(),
+        ..PageSection::default()
+    }
 }
 
 fn not_judged(advised: &AdviceReport) -> Option<PageSection> {

@@ -1,7 +1,7 @@
 //! Tables of exits that other tools made, as plain data: their rows, what they come to, and what changed.
 
 use crate::counts::SidesRow;
-use exitscope_advice::{CountedUserExits, ExitTableJudgement, UnknownReasons, judge_exit_table};
+use exitscope_advice::{ExitTableJudgement, UnknownReasons, judge_exit_table};
 use exitscope_analysis::{ExitTablePair, pair_exit_tables};
 use exitscope_model::{ExitTable, ExitTableRow, ExitTableSource};
 use exitscope_units::Nanos;
@@ -34,6 +34,10 @@ pub struct ExitTableReport {
     /// The reason that costs most beside halts, or comes most often where nothing has a time; absent where no row is a reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub costliest: Option<CostliestRow>,
+    /// Part of the exits, 0 to 1, or where the table has times, of their time, that no row of the text is of; absent if that is little, or
+    /// nothing says how many there are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_in_rows: Option<f64>,
     /// Part of the time between exits and entries that are halts, 0 to 1; absent where the table has no times, or no halts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub halted: Option<f64>,
@@ -44,6 +48,9 @@ pub struct ExitTableReport {
     /// was counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_exits: Option<u64>,
+    /// Whether `user_exits` were counted themselves, and are not half of the events `kvm_fpu`; absent with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_exits_exact: Option<bool>,
     /// Reasons that the tool did not know: `software` if they are of a back end in software, `unnamed` otherwise; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "unknown_ids")]
@@ -52,9 +59,6 @@ pub struct ExitTableReport {
     pub not_recorded: Vec<&'static str>,
     /// What to record next, and what it would tell.
     pub next: NextRow,
-    /// How the exits that went on in user space are known, for a person.
-    #[serde(skip)]
-    pub user_exits_known: Option<CountedUserExits>,
     /// What halts are called in it, for a person.
     #[serde(skip)]
     pub halts: Vec<String>,
@@ -152,8 +156,16 @@ pub struct TableChangeRow {
 impl ExitTableReport {
     /// A table, and what it comes to.
     pub fn of(table: &ExitTable) -> ExitTableReport {
-        let ExitTableJudgement { costliest, halted, halts_within, user_exits, unknown, next, not_recorded } =
-            judge_exit_table(table);
+        let ExitTableJudgement {
+            costliest,
+            halted,
+            halts_within,
+            user_exits,
+            unknown,
+            not_in_rows,
+            next,
+            not_recorded,
+        } = judge_exit_table(table);
         let (halted, halts) = halted.map_or((None, Vec::new()), |(part, names)| (Some(part), names));
         let mut rows: Vec<&ExitTableRow> = table.rows.iter().collect();
         rows.sort_by_key(|row| std::cmp::Reverse((row.middle(), row.count)));
@@ -173,10 +185,11 @@ impl ExitTableReport {
                 time_ns: of.time.map(|time| time.0),
                 longest_ns: of.longest.map(|longest| longest.0),
             }),
+            not_in_rows,
             halted,
             halts_within: halts_within.map(|(reason, by)| HaltsWithinRow { reason, by }),
             user_exits: user_exits.map(|of| of.count),
-            user_exits_known: user_exits,
+            user_exits_exact: user_exits.map(|of| of.is_exact),
             unknown_reasons: unknown.map(unknown_id),
             not_recorded,
             next: NextRow { command: next.command, tells: next.tells },

@@ -5,7 +5,6 @@ use crate::exit_tables::{
 };
 use crate::names::{plural, rate, share, thousands};
 use crate::page::{PageSection, Sentence, Table, column, length, plain};
-use exitscope_advice::CountedUserExits;
 use exitscope_model::EXIT_EVENT;
 use exitscope_units::Nanos;
 
@@ -48,7 +47,8 @@ fn said(report: &ExitTableReport) -> Vec<Sentence> {
             share(part)
         ))
     }));
-    said.extend(report.user_exits_known.map(|of| plain(user_exits(of))));
+    said.extend(report.not_in_rows.map(|part| plain(not_in_rows(part, report))));
+    said.extend(report.user_exits.zip(report.exits).map(|(count, of)| plain(user_exits(count, of, report))));
     said.extend(report.halts_within.as_ref().map(|HaltsWithinRow { reason, by }| {
         plain(format!("Guests halt by {by}, which is within {reason}: how much of its time they sleep is not recorded"))
     }));
@@ -71,9 +71,17 @@ fn said(report: &ExitTableReport) -> Vec<Sentence> {
     said
 }
 
-fn user_exits(CountedUserExits { count, of, is_exact }: CountedUserExits) -> String {
+/// What rows lack, and with that, whether one of them is known to be the first.
+fn not_in_rows(part: f64, report: &ExitTableReport) -> String {
+    let is_timed = report.rows.iter().any(|row| row.time_ns.is_some());
+    let (of, most) = if is_timed { ("of the time is", "costs most") } else { ("of the exits are", "comes most often") };
+    let unknown = if report.costliest.is_some() { "" } else { ": which reason {} is not known" };
+    format!("{} {of} in no row of the text{}", share(part), unknown.replace("{}", most))
+}
+
+fn user_exits(count: u64, of: u64, report: &ExitTableReport) -> String {
     let part = share(count as f64 / of.max(1) as f64);
-    let (about, why) = match is_exact {
+    let (about, why) = match report.user_exits_exact == Some(true) {
         true => ("", ""),
         false => ("About ", ": kvm_fpu comes twice for each return to it"),
     };

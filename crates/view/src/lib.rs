@@ -19,6 +19,7 @@ mod csv_rows;
 mod doctor_page;
 pub mod documents;
 mod events;
+mod exit_bound;
 mod exit_tables;
 mod exit_tables_page;
 mod figure_unit;
@@ -40,6 +41,7 @@ mod markdown;
 mod mechanisms;
 mod names;
 mod page;
+mod page_html;
 mod palette;
 mod phases;
 mod phases_page;
@@ -84,6 +86,7 @@ pub use counts_page::{counts_advice_page, counts_comparison_page, counts_page};
 pub use csv_rows::{write_csv, write_metrics_csv, write_replay_csv, write_sweep_csv};
 pub use doctor_page::{CheckRow, DoctorReport, doctor_page};
 pub use events::{EventRow, event_text};
+pub use exit_bound::{ExitBoundRow, GuestCheckRow};
 pub use exit_tables::{
     CostliestRow, ExitTableComparison, ExitTableReport, HaltsWithinRow, NextRow, TableChangeRow, TableRow,
 };
@@ -108,6 +111,7 @@ pub use page::{
     MechanismView, Page, PageSection, Sentence, Table, TableColumn, VCPU_ROWS, column, comparison_page, length, plain,
     report_page, view_page,
 };
+pub use page_html::write_page_html;
 pub use palette::{Palette, part_character, part_colour};
 pub use phases::{PhaseRow, PhaseRows, RemovableRow};
 pub use pio::{PioRow, PioRows, PioSum};

@@ -1,6 +1,7 @@
 //! A report as plain data: what JSON shows and every picture is drawn from.
 
 use crate::advice::{AdviceReport, AdvisedCauseRow};
+use crate::exit_bound::ExitBoundRow;
 use crate::gang::GangRows;
 use crate::halt::HaltRows;
 use crate::hidden::HiddenTime;
@@ -566,9 +567,8 @@ impl Report {
     pub fn of(facts: &Facts, ledger: &Ledger, traces: Vec<TraceRow>, info: &TraceInfo, made: ReportOptions) -> Report {
         let figures = |stats: &ExitStats| ExitFigures::of(stats, facts.all.cost(), facts.seen());
         let (without_halts, halts) = facts.without_halts();
-        let group = &facts.by;
+        let (group, mut cells) = (&facts.by, facts.by.cells());
         let (names, vms) = (info.subject_names(), facts.vms());
-        let mut cells = group.cells();
         sort(&mut cells, made.sort);
         let left_out = cells.len().saturating_sub(made.top);
         let mut rows: Vec<GroupRow> = cells
@@ -587,18 +587,19 @@ impl Report {
                 figures: figures(&group.other),
             });
         }
-        let one = traces.len() == 1;
-        let xen = traces.iter().any(TraceRow::is_xen);
+        let (one, xen) = (traces.len() == 1, traces.iter().any(TraceRow::is_xen));
         let how = HowToRecord::of(info).with(facts);
         let host = traces.first().map_or(RecordedHost::default(), |trace| trace.recorded_host(info));
         let causes = unjudged_causes(facts, &host).iter().map(|row| AdvisedCauseRow::of(row, info)).collect();
         let selection = SelectionRow::of(&made.selection);
+        let coverage = Coverage::of(ledger, made.exits, made.timed_exits);
+        let bound = coverage.exit_bound(facts, &selection, traces.first(), None);
         Report {
             schema: Report::SCHEMA,
             traces,
-            coverage: Coverage::of(ledger, made.exits, made.timed_exits),
+            coverage,
             event_kinds: EventKindsRow::of(facts.event_kinds, xen),
-            verdict: VerdictRow::of(facts, info, &selection, &how, None),
+            verdict: VerdictRow::of(facts, info, &selection, &how, None).bounded(bound),
             causes,
             selection,
             how,
@@ -654,8 +655,16 @@ impl Report {
 impl Report {
     /// Puts what rules say into the verdict and the causes.
     pub fn add_advice(&mut self, facts: &Facts, info: &TraceInfo, advised: &AdviceReport) {
-        self.verdict = VerdictRow::of(facts, info, &self.selection, &self.how, Some(advised));
+        let bound = self.verdict.exit_bound.take();
+        self.verdict = VerdictRow::of(facts, info, &self.selection, &self.how, Some(advised)).bounded(bound);
         self.causes.clone_from(&advised.causes_of_all);
+    }
+
+    /// Adds what is hidden of guest time, by which exits are bounded anew.
+    pub fn add_hidden(&mut self, hidden: HiddenTime, facts: &Facts) {
+        let bound = self.coverage.exit_bound(facts, &self.selection, self.traces.first(), Some(&hidden));
+        self.verdict = self.verdict.clone().bounded(bound);
+        self.hidden = Some(hidden);
     }
 
     /// Whether a host may have been KVM's on x86: where no trace says its architecture, its exits do.
@@ -725,6 +734,26 @@ fn sort(cells: &mut [(&[DimensionValue], &ExitStats)], key: SortKey) {
 }
 
 impl Coverage {
+    /// How much exits and waiting take at most; `None` where it is not known, or not little.
+    pub(crate) fn exit_bound(
+        &self,
+        facts: &Facts,
+        selection: &SelectionRow,
+        trace: Option<&TraceRow>,
+        hidden: Option<&HiddenTime>,
+    ) -> Option<ExitBoundRow> {
+        // A vCPU that nothing tells of in the end may have waited there.
+        let gaps = [LedgerLine::EndsEarly, LedgerLine::NoKvmExit, LedgerLine::MissingLines, LedgerLine::UncertainLoss];
+        let is_gap = |line: &CoverageLine| {
+            matches!(line.severity, "loss" | "error") || gaps.iter().any(|gap| gap.id() == line.id)
+        };
+        if self.lost != Some(0) || self.lines.iter().any(is_gap) || selection.narrows_exits() {
+            return None;
+        }
+        let host = trace.map_or(("", 0), |trace| (trace.arch.as_str(), trace.cpus));
+        ExitBoundRow::of(facts, host, hidden.map(|hidden| hidden.at_most_ns))
+    }
+
     /// What the ledger says.
     pub fn of(ledger: &Ledger, exits: u64, timed_exits: u64) -> Coverage {
         Coverage {

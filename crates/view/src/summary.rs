@@ -122,7 +122,8 @@ impl Summary<'_> {
             (None, Some(_)) if verdict.share.is_some() => Some("No change is advised.".to_string()),
             _ => None,
         };
-        lines.extend(said.into_iter().flat_map(|said| self.sentence(&said)));
+        let not_judged = verdict.exit_bound.as_ref().map(|bound| format!("Not judged here: {}", bound.names()));
+        lines.extend(said.into_iter().chain(not_judged).flat_map(|said| self.sentence(&said)));
         lines
     }
 

@@ -1,6 +1,7 @@
 //! The verdict on a recording, in words: what dominates, how large it is, what the best change wins, and what makes it doubtful.
 
 use crate::advice::{AdviceReport, AdviceRow};
+use crate::exit_bound::ExitBoundRow;
 use crate::halt::ClockRow;
 use crate::names::{percent, thousands};
 use crate::report::SelectionRow;
@@ -12,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What a recording comes to.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct VerdictRow {
     /// What dominates; `healthy` and `mostly_halted` if nothing does; `no_exits`, `no_lengths` and `mostly_unknown` if that
     /// cannot be told.
@@ -34,6 +35,9 @@ pub struct VerdictRow {
     pub is_advised: bool,
     /// The change that wins most; null if rules know none, or none looked.
     pub best_change: Option<BestChangeRow>,
+    /// How much exits and waiting take at most, where the recording shows all of it and it is little; absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_bound: Option<ExitBoundRow>,
 }
 
 /// The change that wins most.
@@ -230,9 +234,21 @@ impl VerdictRow {
             is_doubtful: is_doubtful || !words.has_steal && counts_steal,
             doubts,
             cause: mostly.filter(|_| state == VerdictState::ExitsDominate).map(|(cause, _)| cause.clone()),
-            is_advised: false,
-            best_change: None,
+            ..VerdictRow::default()
         }
+    }
+
+    /// The same with this bound, or with none, where nothing dominates and nothing is doubtful.
+    pub(crate) fn bounded(mut self, bound: Option<ExitBoundRow>) -> VerdictRow {
+        if let Some(before) = self.exit_bound.take() {
+            self.text = before.instead_of;
+        }
+        let is_plain = self.state == VerdictState::Healthy.id() && !self.is_doubtful;
+        if let Some(mut bound) = bound.filter(|_| is_plain) {
+            bound.instead_of = std::mem::replace(&mut self.text, bound.text.clone());
+            self.exit_bound = Some(bound);
+        }
+        self
     }
 }
 

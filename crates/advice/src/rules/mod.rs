@@ -4,6 +4,7 @@ pub mod counted_exits;
 pub mod counted_yields;
 pub(crate) mod device_rules;
 pub(crate) mod gangs;
+pub mod guest_checks;
 pub(crate) mod guest_polls;
 pub(crate) mod idle_states;
 pub(crate) mod known_causes;

@@ -46,11 +46,36 @@ impl Server {
 
     /// The same for who asks the server by this name.
     pub fn get_by_name(&self, name: &str, path: &str, headers: &str) -> (String, Vec<u8>) {
+        self.ask(&format!("GET {path} HTTP/1.1\r\nHost: {name}\r\n{headers}\r\n"), b"")
+    }
+
+    /// The same of what is posted; fewer bytes may be sent than the head promises.
+    pub fn post(&self, path: &str, headers: &str, promised: usize, body: &[u8]) -> (String, Vec<u8>) {
+        let length = format!("Content-Length: {promised}\r\n");
+        self.ask(&format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{length}{headers}\r\n"), body)
+    }
+
+    /// The head of the answer to a post of which nothing says how long it is; empty if the server ended the connection before.
+    pub fn post_chunks(&self, path: &str, headers: &str, chunks: &[&str]) -> String {
         let mut stream = TcpStream::connect(self.url.split('/').next().unwrap()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: {name}\r\n{headers}\r\n").unwrap();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n{headers}\r\n");
+        let sent = stream.write_all(head.as_bytes());
+        let _ = sent.and_then(|()| chunks.iter().try_for_each(|chunk| stream.write_all(chunk.as_bytes())));
         let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_string()
+    }
+
+    fn ask(&self, head: &str, body: &[u8]) -> (String, Vec<u8>) {
+        let mut stream = TcpStream::connect(self.url.split('/').next().unwrap()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(body).unwrap();
+        let mut answer = Vec::new();
+        // Of a body that it does not read, the server ends the connection at once.
+        let read = stream.read_to_end(&mut answer);
+        assert!(read.is_ok() || !body.is_empty() && !answer.is_empty(), "{read:?}");
         let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
         (String::from_utf8(answer[..end].to_vec()).unwrap(), answer[end + 4..].to_vec())
     }

@@ -44,7 +44,7 @@ const MS: u64 = 1_000_000;
 
 /// A thread, as the scheduler's events name it.
 #[derive(Clone, Copy)]
-struct Thread {
+pub struct Thread {
     name: &'static str,
     tid: u32,
 }
@@ -53,20 +53,20 @@ const fn thread(name: &'static str, tid: u32) -> Thread {
     Thread { name, tid }
 }
 
-const VCPU_0: Thread = thread("CPU 0/KVM", 4_101);
+pub const VCPU_0: Thread = thread("CPU 0/KVM", 4_101);
 const VCPU_1: Thread = thread("CPU 1/KVM", 4_102);
-const MAKE: Thread = thread("make", 77);
-const IDLE: Thread = thread("swapper", 0);
+pub const MAKE: Thread = thread("make", 77);
+pub const IDLE: Thread = thread("swapper", 0);
 
 /// A trace of a PC with so many CPUs, as ftrace prints it.
-struct Lines {
+pub struct Lines {
     cpus: u32,
     /// Each with its time in nanoseconds.
     lines: Vec<(u64, String)>,
 }
 
 impl Lines {
-    fn of(cpus: u32) -> Lines {
+    pub fn of(cpus: u32) -> Lines {
         Lines { cpus, lines: Vec::new() }
     }
 
@@ -77,16 +77,16 @@ impl Lines {
     }
 
     /// vCPU 0 of a thread's VM leaves its guest.
-    fn exit(&mut self, at: u64, thread: Thread, cpu: u32, reason: &str) {
+    pub fn exit(&mut self, at: u64, thread: Thread, cpu: u32, reason: &str) {
         let words = "rip 0xffffffff81000000 info1 0x0 info2 0x0 intr_info 0x00000000 error_code 0x00000000";
         self.event(at, thread, cpu, &format!("kvm_exit: vcpu {} reason {reason} {words}", number(thread)));
     }
 
-    fn enter(&mut self, at: u64, thread: Thread, cpu: u32) {
+    pub fn enter(&mut self, at: u64, thread: Thread, cpu: u32) {
         self.event(at, thread, cpu, &format!("kvm_entry: vcpu {}, rip 0xffffffff81000000", number(thread)));
     }
 
-    fn switch(&mut self, at: u64, cpu: u32, (from, state): (Thread, char), to: Thread) {
+    pub fn switch(&mut self, at: u64, cpu: u32, (from, state): (Thread, char), to: Thread) {
         let says = format!(
             "sched_switch: prev_comm={} prev_pid={} prev_prio=120 prev_state={state} ==> next_comm={} next_pid={} next_prio=120",
             from.name, from.tid, to.name, to.tid
@@ -99,7 +99,7 @@ impl Lines {
         self.event(at, by.0, by.1, &says);
     }
 
-    fn text(mut self) -> Trace {
+    pub fn text(mut self) -> Trace {
         self.lines.sort_by_key(|line| line.0);
         let count = self.lines.len();
         let mut text =

@@ -14,7 +14,8 @@
 //! tools/kvm/kvm_stat/kvm_stat, `print_counter_aggr` of tools/perf/util/stat-display.c, tools/kvmexit.py of BCC. A row that a mail
 //! program has wrapped goes on in the next line; quotation marks before a line are passed over.
 
-use exitscope_model::{EXIT_EVENT, ExitTable, ExitTableRow, ExitTableSource, Ledger, LedgerLine};
+use super::table_rows::{Counter, LogColumns, Map, bucket, counter, log_columns, log_row, map, xenalyze_row};
+use exitscope_model::{EXIT_EVENT, ExitCode, ExitTable, ExitTableRow, ExitTableSource, Ledger, LedgerLine};
 use exitscope_units::Nanos;
 use std::collections::HashMap;
 
@@ -51,7 +52,35 @@ enum Now {
     Kvmexit {
         trailing: usize,
     },
+    /// kvm_stat's lines of a second each: what the columns are of, and the moments of the first line and of the last.
+    Log {
+        columns: LogColumns,
+        moments: Option<[u64; 2]>,
+    },
+    /// KVM's statistics of a VM.
+    Counters,
+    /// A program of bpftrace; while a histogram goes on, its key and its unit in nanoseconds.
+    Bpftrace {
+        histogram: Option<(String, Option<u64>)>,
+    },
+    Xenalyze,
     TraceLines,
+}
+
+impl Now {
+    /// The tool whose table such lines are.
+    fn source(&self) -> ExitTableSource {
+        match self {
+            Now::Perf { .. } => ExitTableSource::PerfKvmStat,
+            Now::KvmStat | Now::Batch | Now::Log { .. } => ExitTableSource::KvmStat,
+            Now::PerfStat => ExitTableSource::PerfStat,
+            Now::Kvmexit { .. } => ExitTableSource::Kvmexit,
+            Now::Counters => ExitTableSource::Counters,
+            Now::Bpftrace { .. } => ExitTableSource::Bpftrace,
+            Now::Xenalyze => ExitTableSource::Xenalyze,
+            Now::TraceLines => ExitTableSource::TraceLines,
+        }
+    }
 }
 
 /// Tables as they are met.
@@ -70,13 +99,26 @@ pub(super) struct ExitTables {
     is_full: bool,
     /// Rows beyond those that are kept.
     not_kept: u64,
+    /// Of a log, what was counted after its first line.
+    after_first: HashMap<(String, Option<String>), u64>,
 }
 
 /// Whether a line is of such a table: a heading, or a row that is no table's but one of these.
 pub(super) fn is_of_one(line: &str) -> bool {
     let words = words(line);
-    let is_row = batch_row(&words).is_some() || counted_event(&words).is_some();
-    is_row || heading(&words).is_some() || of_whom(&words).is_some()
+    let is_row = batch_row(&words).is_some() || counted_event(&words).is_some() || counter(line).is_some();
+    is_row || heading(&words).is_some() || of_whom(&words).is_some() || log_columns(line).is_some() || is_exit_map(line)
+}
+
+/// Whether a line is of a map of bpftrace whose keys are reasons, as no map of another program has them; or asks for one.
+fn is_exit_map(line: &str) -> bool {
+    let is_asked = line.contains("bpftrace") && line.contains("kvm:kvm_exit");
+    is_asked || matches!(map(line), Some(Map::Count(key, _) | Map::Histogram(key, _)) if is_reason(&key))
+}
+
+/// Whether exits have such a reason.
+fn is_reason(key: &str) -> bool {
+    ExitCode::called(key).next().is_some()
 }
 
 /// Whether a line is an event of a trace without its time or thread.
@@ -92,8 +134,11 @@ fn words(line: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Whose exits the tables that follow have: `Analyze events for all VMs, VCPU 27:`.
+/// Whose exits the tables that follow have: `Analyze events for all VMs, VCPU 27:`, and of xenalyze `|-- Domain 6 --|`.
 fn of_whom(words: &[&str]) -> Option<String> {
+    if let ["|--", "Domain", domain, "--|"] = words {
+        return Some(format!("domain {domain}"));
+    }
     let of = words.strip_prefix(&["Analyze", "events", "for"])?;
     Some(of.join(" ").trim_end_matches(':').to_string())
 }
@@ -113,6 +158,7 @@ fn heading(words: &[&str]) -> Option<Now> {
         _ if has("%Total") && has("CurAvg/s") && matches!(words.first(), Some(&"Event")) => Some(Now::KvmStat),
         _ if words.starts_with(&["kvm", "statistics"]) => Some(Now::KvmStat),
         _ if words.starts_with(&["Performance", "counter", "stats", "for"]) => Some(Now::PerfStat),
+        _ if *words == ["Exit", "reasons:"] => Some(Now::Xenalyze),
         _ => {
             let count = words.windows(2).position(|pair| pair == ["KVM_EXIT_REASON", "COUNT"])? + 1;
             Some(Now::Kvmexit { trailing: words.len() - count - 1 })
@@ -130,7 +176,7 @@ fn event_of(heading: &[&str]) -> String {
 }
 
 /// A whole number, whatever divides its thousands.
-fn number(word: &str) -> Option<u64> {
+pub(super) fn number(word: &str) -> Option<u64> {
     let digits: String = word.chars().filter(|c| !matches!(c, ',' | '.' | '\'' | '\u{202f}' | '\u{a0}')).collect();
     let is_plain = word.starts_with(|c: char| c.is_ascii_digit()) && digits.bytes().all(|byte| byte.is_ascii_digit());
     let groups = || word.split([',', '.', '\'', '\u{202f}', '\u{a0}']).skip(1).all(|group| group.len() == 3);
@@ -138,12 +184,12 @@ fn number(word: &str) -> Option<u64> {
 }
 
 /// A decimal number, whose point may be a comma.
-fn decimal(word: &str) -> Option<f64> {
+pub(super) fn decimal(word: &str) -> Option<f64> {
     word.replace(',', ".").parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0)
 }
 
 /// A share: `78.41%`.
-fn percent(word: &str) -> Option<f64> {
+pub(super) fn percent(word: &str) -> Option<f64> {
     decimal(word.strip_suffix('%')?)
 }
 
@@ -167,7 +213,7 @@ fn batch_row(words: &[&str]) -> Option<ExitTableRow> {
 }
 
 /// `kvm_exit(HLT)` is the event and a part of it.
-fn event_and_key(name: &str) -> Option<(String, Option<String>)> {
+pub(super) fn event_and_key(name: &str) -> Option<(String, Option<String>)> {
     let is_name =
         |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     match name.split_once('(') {
@@ -244,18 +290,31 @@ impl ExitTables {
             self.begin(now, &words);
             return true;
         }
+        if let Some(columns) = log_columns(line) {
+            self.flush(ledger);
+            // The head comes again every 20 lines.
+            if !matches!(&self.now, Some(Now::Log { columns: known, .. }) if *known == columns) {
+                self.begin(Now::Log { columns, moments: None }, &words);
+            }
+            return true;
+        }
         // The last number may be cut, but for the times of `perf kvm stat`, whose unit follows.
-        let ends_in_number = words.last().is_some_and(|word| number(word).is_some());
+        let is_of_perf = matches!(self.now, Some(Now::Perf { .. }));
+        let ends_in_digit = line.trim_end().ends_with(|c: char| c.is_ascii_digit());
+        let ends_in_number = words.last().is_some_and(|word| number(word).is_some()) || !is_of_perf && ends_in_digit;
         if may_be_cut && ends_in_number && (is_of_one(line) || is_event(line) || self.now.is_some()) {
             ledger.count_at(LedgerLine::TruncatedBytes, at);
             return true;
         }
-        match self.now {
+        match &self.now {
             Some(Now::Perf { .. }) => self.perf_line(&words, at, ledger),
             Some(Now::KvmStat) => self.kvm_stat_line(&words),
-            Some(Now::Kvmexit { trailing }) => self.kvmexit_line(&words, trailing),
-            Some(Now::PerfStat) => self.end_perf_stat(&words) || self.line_of_no_table(&words),
-            Some(Now::Batch | Now::TraceLines) | None => self.line_of_no_table(&words),
+            Some(Now::Kvmexit { trailing }) => self.kvmexit_line(&words, *trailing),
+            Some(Now::PerfStat) => self.end_perf_stat(&words) || self.line_of_no_table(line, &words),
+            Some(Now::Log { .. }) => self.log_line(line, at, ledger) || self.line_of_no_table(line, &words),
+            Some(Now::Xenalyze) => self.xenalyze_line(&words) || self.line_of_no_table(line, &words),
+            Some(Now::Bpftrace { .. }) => self.bpftrace_line(line) || self.line_of_no_table(line, &words),
+            Some(Now::Batch | Now::TraceLines | Now::Counters) | None => self.line_of_no_table(line, &words),
         }
     }
 
@@ -268,24 +327,24 @@ impl ExitTables {
     }
 
     fn begin(&mut self, now: Now, words: &[&str]) {
-        let source = match &now {
-            Now::Perf { .. } => ExitTableSource::PerfKvmStat,
-            Now::KvmStat | Now::Batch => ExitTableSource::KvmStat,
-            Now::PerfStat => ExitTableSource::PerfStat,
-            Now::Kvmexit { .. } => ExitTableSource::Kvmexit,
-            Now::TraceLines => ExitTableSource::TraceLines,
-        };
-        // kvm_stat's title stands above its heading, which names the same table.
-        let is_same = source == ExitTableSource::KvmStat
-            && self.now == Some(Now::KvmStat)
-            && self.tables.last().is_some_and(|table| table.rows.is_empty());
+        let source = now.source();
+        // kvm_stat's title stands above its heading, which names the same table; and each vCPU of a domain has its reasons.
+        let is_same = self.tables.last().is_some_and(|table| match source {
+            ExitTableSource::KvmStat => self.now == Some(Now::KvmStat) && now == Now::KvmStat && table.rows.is_empty(),
+            ExitTableSource::Xenalyze => table.source == source && table.of == self.of,
+            _ => false,
+        });
         let of = match &now {
             Now::PerfStat => words[4..].join(" ").trim_end_matches(':').trim_matches('\'').to_string(),
             Now::KvmStat => words.strip_prefix(&["kvm", "statistics", "-"]).unwrap_or_default().join(" "),
+            Now::Log { .. } => "log".to_string(),
             _ => self.of.clone(),
         };
         self.now = Some(now);
-        self.known.clear();
+        if !is_same {
+            self.known.clear();
+            self.after_first.clear();
+        }
         self.is_full = !is_same && self.tables.len() >= MOST_TABLES;
         if !is_same && !self.is_full {
             self.tables.push(ExitTable { of, ..ExitTable::new(source) });
@@ -303,7 +362,9 @@ impl ExitTables {
             return;
         };
         // Threads of one reason are one row.
-        let adds_up = matches!(table.source, ExitTableSource::Kvmexit | ExitTableSource::TraceLines);
+        let is_log = matches!(self.now, Some(Now::Log { .. }));
+        let adds_up = !matches!(table.source, ExitTableSource::PerfKvmStat | ExitTableSource::PerfStat)
+            && (is_log || table.source != ExitTableSource::KvmStat);
         let key = (row.event.clone(), row.key.clone());
         match self.known.get(&key).copied().filter(|_| adds_up) {
             Some(at) => {
@@ -313,6 +374,7 @@ impl ExitTables {
                     [Nanos(a.0.saturating_add(c.0)), Nanos(b.0.saturating_add(d.0))]
                 };
                 known.time = known.time.zip(row.time).map(|(a, b)| sum(a, b));
+                known.per_s = row.per_s;
             }
             None if table.rows.len() < MOST_ROWS => {
                 if adds_up {
@@ -324,7 +386,16 @@ impl ExitTables {
         }
     }
 
-    fn line_of_no_table(&mut self, words: &[&str]) -> bool {
+    fn line_of_no_table(&mut self, line: &str, words: &[&str]) -> bool {
+        if let Some(counter) = counter(line) {
+            self.counter(counter);
+            return true;
+        }
+        if is_exit_map(line) {
+            self.begin(Now::Bpftrace { histogram: None }, words);
+            self.bpftrace_line(line);
+            return true;
+        }
         if let Some((count, event)) = counted_event(words) {
             if self.now != Some(Now::PerfStat) {
                 self.begin(Now::PerfStat, &["", "", "", ""]);
@@ -409,7 +480,10 @@ impl ExitTables {
             .find(|&at| number(words[at]).is_some() && words.get(at + 1).is_some_and(|next| percent(next).is_some()))?;
         let (name, count) = (words[..at].join(" "), number(words[at])?);
         let rest = &words[at + 1..];
-        let row = ExitTableRow { event: event.clone(), key: Some(name), count, ..ExitTableRow::default() };
+        // The share of samples, and that of the time, which may be cut.
+        let shares: Vec<f64> = rest.iter().filter_map(|word| percent(word)).collect();
+        let time_share = shares.get(1).map(|percent| percent / 100.0);
+        let row = ExitTableRow { event: event.clone(), key: Some(name), count, time_share, ..ExitTableRow::default() };
         if *layout == PerfLayout::Sums {
             let numbers: Vec<u64> = rest.iter().filter_map(|word| number(word)).collect();
             return match numbers[..] {
@@ -479,6 +553,74 @@ impl ExitTables {
             }
             _ => false,
         }
+    }
+
+    /// One of KVM's statistics: another VM's, or a later reading of the same, is another table.
+    fn counter(&mut self, Counter { of, name, count, is_of_vcpu }: Counter) {
+        let is_known = self.known.contains_key(&(name.to_string(), None));
+        let is_other = self.now != Some(Now::Counters) || self.of != of || is_known && !is_of_vcpu;
+        self.of = of;
+        if is_other {
+            self.begin(Now::Counters, &[]);
+        }
+        self.push(ExitTableRow { event: name.to_string(), count, ..ExitTableRow::default() });
+    }
+
+    /// A line of kvm_stat's log, of which each column counts since the line before.
+    fn log_line(&mut self, line: &str, at: u64, ledger: &mut Ledger) -> bool {
+        let Some(Now::Log { columns, moments }) = self.now.clone() else { return false };
+        let line = line.trim_start_matches(['>', '|', ' ', '\t']);
+        let Some((moment, counts)) = log_row(line, columns.len()) else {
+            // A cut one has fewer figures than columns, which are then whose nobody knows.
+            let is_cut =
+                !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit() || b" \t,:-".contains(&byte));
+            if is_cut {
+                ledger.count_at(LedgerLine::BadText, at);
+            }
+            return is_cut;
+        };
+        let (first, is_first) = (moments.map_or(moment, |[first, _]| Some(first)), moments.is_none());
+        // What the first line counted was counted before its moment.
+        let since = first.zip(moment).and_then(|(first, last)| last.checked_sub(first)).filter(|since| *since > 0);
+        for ((event, key), count) in columns.iter().zip(counts) {
+            let before = self.after_first.get(&(event.clone(), key.clone())).copied().unwrap_or_default();
+            let after = if is_first { 0 } else { before.saturating_add(count) };
+            let per_s = since.map(|since| after as f64 / since as f64);
+            self.after_first.insert((event.clone(), key.clone()), after);
+            self.push(ExitTableRow { event: event.clone(), key: key.clone(), count, per_s, ..ExitTableRow::default() });
+        }
+        self.now = Some(Now::Log { columns, moments: first.zip(moment).map(|(first, last)| [first, last]) });
+        true
+    }
+
+    /// A row of xenalyze, of a vCPU, or what is below one.
+    fn xenalyze_line(&mut self, words: &[&str]) -> bool {
+        xenalyze_row(words).map(|row| self.push(row)).is_some()
+    }
+
+    /// A line of a map of bpftrace, or of a histogram in one.
+    fn bpftrace_line(&mut self, line: &str) -> bool {
+        let Some(Now::Bpftrace { histogram }) = &mut self.now else { return false };
+        let of =
+            |key: &str| ExitTableRow { event: EXIT_EVENT.into(), key: Some(key.into()), ..ExitTableRow::default() };
+        let row = match (map(line), histogram.as_ref()) {
+            (Some(Map::Count(key, count)), _) => {
+                *histogram = None;
+                ExitTableRow { count, ..of(&key) }
+            }
+            (Some(Map::Histogram(key, unit)), _) => {
+                *histogram = Some((key, unit));
+                return true;
+            }
+            (None, Some((key, unit))) => {
+                let Some((bounds, count)) = bucket(line) else { return false };
+                let time = |unit: u64| bounds.map(|bound| Nanos(bound.saturating_mul(unit).saturating_mul(count)));
+                ExitTableRow { count, time: unit.map(time), ..of(key) }
+            }
+            (None, None) => return false,
+        };
+        self.push(row);
+        true
     }
 
     /// A row of kvmexit: `1274253  1274261  HLT  12`, and with a mean in nanoseconds behind it.

@@ -2,7 +2,7 @@
 //! exits in tables of other tools.
 //!
 //! ```text
-//! lines ─► which source: a heading, or how a counter is printed ─┬─► exit_tables.rs: perf kvm stat, kvm_stat, perf stat, kvmexit
+//! lines ─► which source: a heading, or how a counter is printed ─┬─► exit_tables.rs: perf kvm stat, kvm_stat, … (table_rows.rs)
 //!                                                                ├─► screens.rs:     FCX102, by system and interval
 //!                                                                └─► readings.rs:    differences of two readings
 //! ```
@@ -12,6 +12,7 @@
 mod exit_tables;
 mod readings;
 mod screens;
+mod table_rows;
 
 use crate::source::{HEAD, MAX_SECTION, is_trace};
 use crate::text::{self, Lines, NextLine};

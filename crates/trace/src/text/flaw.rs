@@ -83,8 +83,31 @@ impl Flaw {
     }
 }
 
-/// What is wrong with a line that names a tracepoint which accounting uses, but has not the columns of any layout.
-pub(super) fn of_named(line: &[u8]) -> Option<Flaw> {
+/// A line that names a tracepoint which accounting uses.
+pub(super) struct NamedEvent<'a> {
+    /// What is before its name.
+    pub before: &'a [u8],
+    /// Its name, without the group.
+    pub name: &'a str,
+    /// What is behind its name.
+    pub fields: &'a [u8],
+}
+
+impl<'a> NamedEvent<'a> {
+    /// Whether a time is before its name.
+    pub fn is_timed(&self) -> bool {
+        ends_with_stamp(self.before)
+    }
+
+    /// The word before its name, which is the time of one that [is timed](NamedEvent::is_timed).
+    pub fn stamp(&self) -> &'a [u8] {
+        let at = self.before.iter().rposition(u8::is_ascii_whitespace).map_or(0, |blank| blank + 1);
+        &self.before[at..]
+    }
+}
+
+/// The tracepoint that a line names.
+pub(super) fn named_event(line: &[u8]) -> Option<NamedEvent<'_>> {
     let mut from = 0;
     for _ in 0..MAX_COLONS {
         let colon = from + line[from..].iter().position(|&byte| byte == b':')?;
@@ -95,17 +118,21 @@ pub(super) fn of_named(line: &[u8]) -> Option<Flaw> {
         let begin = line[..colon].iter().rposition(u8::is_ascii_whitespace).map_or(0, |blank| blank + 1);
         let word = std::str::from_utf8(&line[begin..colon]).unwrap_or_default();
         let (system, name) = word.split_once(':').map_or((None, word), |(system, name)| (Some(system), name));
-        if of_text(system, name).is_none() {
-            continue;
+        if of_text(system, name).is_some() {
+            return Some(NamedEvent { before: line[..begin].trim_ascii_end(), name, fields: &line[from..] });
         }
-        let left = line[..begin].trim_ascii_end();
-        return Some(match left {
-            _ if left.ends_with(b"/*") => Flaw::FunctionGraph,
-            _ if ends_with_stamp(left) => Flaw::NoThread,
-            _ => Flaw::NoTime,
-        });
     }
     None
+}
+
+/// What is wrong with a line that names a tracepoint which accounting uses, but has not the columns of any layout.
+pub(super) fn of_named(line: &[u8]) -> Option<Flaw> {
+    let event = named_event(line)?;
+    Some(match event.before {
+        left if left.ends_with(b"/*") => Flaw::FunctionGraph,
+        _ if event.is_timed() => Flaw::NoThread,
+        _ => Flaw::NoTime,
+    })
 }
 
 /// Whether the last word is a time.

@@ -8,6 +8,7 @@
 //! Text is what a program printed of a trace; what it left out is gone. ftrace rounds times to microseconds,
 //! trace-cmd's plugin leaves out the vCPU of `kvm_exit`, and only some layouts name the process.
 
+mod by_vcpu;
 mod flaw;
 mod ftrace;
 mod layout;
@@ -20,6 +21,7 @@ use crate::source::{BATCH, MAX_COMM, MAX_THREADS};
 use crate::tracepoints::printed::{Reasons, exit_info, read_fields};
 use crate::tracepoints::{TracepointRow, of_text};
 use crate::{EventSource, Input, SourceOptions, TraceError};
+use by_vcpu::ByVcpu;
 use exitscope_model::{Event, EventKind, Ledger, LedgerLine, NameId, TraceInfo};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use flaw::Flaw;
@@ -80,6 +82,18 @@ fn unmarked(line: &[u8], mark: Option<u8>) -> &[u8] {
 
 /// Opens it.
 pub fn open(input: Input, options: SourceOptions) -> Result<Box<dyn EventSource>, TraceError> {
+    let mark = quote::mark(&input.read_vec(0, 4096)?);
+    Ok(match by_vcpu::with_threads(&input, |line| unmarked(line, mark))? {
+        Some(text) => {
+            let text = open_with_threads(Input::from_bytes(input.name(), &text)?, options)?;
+            Box::new(ByVcpu { text, is_said: false })
+        }
+        None => open_with_threads(input, options)?,
+    })
+}
+
+/// Opens one whose lines name threads.
+fn open_with_threads(input: Input, options: SourceOptions) -> Result<Box<dyn EventSource>, TraceError> {
     let head = input.read_vec(0, 4096)?;
     let mark = quote::mark(&head);
     let layout = layout_of(&head, input.len() <= head.len() as u64, mark).unwrap_or(TextDialect::Ftrace);

@@ -12,9 +12,7 @@
 mod wording;
 
 use exitscope_analysis::record_commands::{HowToRecord, Missed};
-use exitscope_model::{
-    Architecture, CodeList, EXIT_EVENT, ExitCode, ExitTable, ExitTableRow, ExitTableSource, TraceInfo,
-};
+use exitscope_model::{Architecture, CodeList, EXIT_EVENT, ExitTable, ExitTableRow, ExitTableSource, TraceInfo};
 use exitscope_units::Nanos;
 
 /// How perf and kvm_stat call a reason of which their tables have no name: `exit_event_decode_key` of
@@ -40,6 +38,8 @@ pub struct ExitTableJudgement {
     pub user_exits: Option<CountedUserExits>,
     /// Reasons that the tool did not know.
     pub unknown: Option<UnknownReasons>,
+    /// The part of the exits, or of their time, that no row of the text is of; `None` where nothing says how many there are.
+    pub not_in_rows: Option<f64>,
     /// What a recording would tell of the costliest reason, and the command that makes one.
     pub next: NextRecording,
     /// What the table does not tell, and why.
@@ -102,12 +102,17 @@ pub fn judge_exit_table(table: &ExitTable) -> ExitTableJudgement {
     if !table.is_timed() {
         not_recorded.push(wording::NO_TIMES);
     }
+    let not_in_rows = not_in_rows(table);
+    if not_in_rows.is_none() && table.source != ExitTableSource::TraceLines {
+        not_recorded.push(wording::NO_SUM);
+    }
     if table.span.is_none() {
         not_recorded.push(wording::NO_SPAN);
     }
     not_recorded.push(wording::NO_WAITS);
     let arch = table.architecture().map_or("", |of| of.row().machine);
-    let how = HowToRecord::of(&TraceInfo { arch: arch.to_string(), ..TraceInfo::default() });
+    let is_xen = table.source == ExitTableSource::Xenalyze;
+    let how = HowToRecord::of(&TraceInfo { arch: arch.to_string(), by_vcpu: is_xen, ..TraceInfo::default() });
     ExitTableJudgement {
         halted: halted(table),
         halts_within: table.reasons().find_map(|row| Some((row.key.clone()?, holds_halts(row, table.architecture())?))),
@@ -117,9 +122,42 @@ pub fn judge_exit_table(table: &ExitTable) -> ExitTableJudgement {
             command: how.command(Missed::OF_TIME).unwrap_or_default(),
             tells: tells(costliest.as_ref(), table),
         },
+        not_in_rows: not_in_rows.filter(|part| *part >= NOTEWORTHY),
         not_recorded,
         costliest,
     }
+}
+
+/// Less than one of a hundred exits without a row are not spoken of: figures are printed with few digits.
+const NOTEWORTHY: f64 = 0.01;
+
+/// The time of all rows of the whole table: by the tool's own sum, or by the shares that it prints.
+fn whole_time(table: &ExitTable) -> Option<f64> {
+    let timed = || table.rows.iter().filter(|row| row.time.is_some());
+    let sum = sum(timed().filter_map(ExitTableRow::middle)) as f64;
+    let shares: Option<f64> = timed().map(|row| row.time_share).sum();
+    let by_shares = shares.filter(|shares| *shares > 0.0).map(|shares| sum / shares.min(1.0));
+    table.time.map(|time| time.0 as f64).or(by_shares).map(|whole| whole.max(sum))
+}
+
+/// The part of the exits, or of their time, that is of no row, as of a text that is cut, and where a tool has no counter of a reason.
+fn not_in_rows(table: &ExitTable) -> Option<f64> {
+    let rest = |known: f64, whole: f64| (1.0 - known / whole.max(1.0)).max(0.0);
+    if table.is_timed() {
+        return Some(rest(sum(table.rows.iter().filter_map(ExitTableRow::middle)) as f64, whole_time(table)?));
+    }
+    let whole = table.printed_exits()?;
+    Some(rest(keyed(table).map(|row| row.count).fold(0, u64::saturating_add) as f64, whole as f64))
+}
+
+/// The rows that are parts of all exits: their reasons; in a table of accesses, those; in one of events alone, those of which one comes
+/// with each exit of a kind.
+fn keyed(table: &ExitTable) -> impl Iterator<Item = &ExitTableRow> {
+    let (has_reasons, has_keys) = (table.reasons().next().is_some(), table.rows.iter().any(|row| row.key.is_some()));
+    table.rows.iter().filter(move |row| match &row.key {
+        Some(_) => row.event == EXIT_EVENT || !has_reasons,
+        None => !has_keys && subject_event(&row.event).is_some(),
+    })
 }
 
 /// Why the tool did not know a row's reason, if it did not: `unknown kvm exit code:131072 on VMX`, `UNKNOWN`.
@@ -162,33 +200,37 @@ fn costliest(table: &ExitTable) -> Option<CostliestReason> {
         time: row.middle(),
         longest: row.longest,
     };
-    // A table of accesses has no reasons, and one of events alone has neither.
-    let (has_reasons, has_keys) = (table.reasons().next().is_some(), table.rows.iter().any(|row| row.key.is_some()));
-    let keyed = || {
-        table.rows.iter().filter(|row| match &row.key {
-            Some(_) => row.event == EXIT_EVENT || !has_reasons,
-            None => !has_keys && subject_event(&row.event).is_some(),
-        })
-    };
-    let busy = || keyed().filter(|row| !row.is_halt());
+    // A reason of which the row is missing may cost, or come, as much as all that are missing together.
+    let missing = not_in_rows(table).unwrap_or(0.0);
+    let busy = || keyed(table).filter(|row| !row.is_halt());
     if table.is_timed() {
         let most = busy().filter(|row| row.time.is_some()).max_by_key(|row| row.middle())?;
-        let all = sum(busy().filter_map(ExitTableRow::middle));
-        return Some(of(most, most.middle()?.0 as f64 / all.max(1) as f64));
+        let (rows, halts) = (keyed(table), keyed(table).filter(|row| row.is_halt()));
+        let rows = sum(rows.filter_map(ExitTableRow::middle)) as f64;
+        let whole = whole_time(table).unwrap_or(rows);
+        let busy = (whole - sum(halts.filter_map(ExitTableRow::middle)) as f64).max(1.0);
+        let time = most.middle()?.0 as f64;
+        return (time >= missing * whole).then(|| of(most, (time / busy).min(1.0)));
     }
-    let most = keyed().max_by_key(|row| row.count)?;
+    // perf ranks reasons by their time: of a table of which the times are cut off, another reason would be first.
+    if table.source == ExitTableSource::PerfKvmStat {
+        return None;
+    }
+    // Events of which nobody knows of how many exits they are, are no part of them.
+    let has_whole = table.printed_exits().is_some();
+    let most = keyed(table).filter(|row| row.key.is_some() || has_whole).max_by_key(|row| row.count)?;
     // A table that was cut has fewer rows than exits, never more.
     let all = table.exits().or(table.count).unwrap_or(0).max(most.count);
-    Some(of(most, most.count as f64 / all.max(1) as f64))
+    (most.count as f64 >= missing * all as f64).then(|| of(most, most.count as f64 / all.max(1) as f64))
 }
 
 fn halted(table: &ExitTable) -> Option<(f64, Vec<String>)> {
-    let (halts, all) =
-        (table.reasons().filter(|row| row.is_halt()), sum(table.reasons().filter_map(ExitTableRow::middle)));
+    let rows = sum(table.reasons().filter_map(ExitTableRow::middle));
+    let (halts, all) = (table.reasons().filter(|row| row.is_halt()), whole_time(table).unwrap_or(rows as f64));
     let halts: Vec<&ExitTableRow> = halts.filter(|row| row.time.is_some()).collect();
     let names = halts.iter().filter_map(|row| row.key.clone()).collect();
     let time = sum(halts.iter().filter_map(|row| row.middle()));
-    (all > 0 && !halts.is_empty()).then(|| (time as f64 / all as f64, names))
+    (all > 0.0 && !halts.is_empty()).then(|| (time as f64 / all, names))
 }
 
 /// `kvm_fpu` comes twice for each stay in KVM_RUN: where the guest's registers are loaded and where they are put back
@@ -208,11 +250,14 @@ fn user_exits(table: &ExitTable) -> Option<CountedUserExits> {
 /// What a recording would tell of exits of which one such event is each: those that an exit handler fires once.
 fn subject_event(event: &str) -> Option<&'static str> {
     Some(match event {
-        "kvm_pio" => wording::PORTS,
+        "kvm_pio" | "io_exits" => wording::PORTS,
         "kvm_msr" => wording::MSRS,
         "kvm_cpuid" => wording::LEAVES,
-        "kvm_mmio" => wording::ADDRESSES,
-        "kvm_hypercall" => wording::HYPERCALLS,
+        "kvm_mmio" | "mmio_exits" | "mmio_exit_user" | "mmio_exit_kernel" => wording::ADDRESSES,
+        "kvm_hypercall" | "hypercalls" | "hvc_exit_stat" => wording::HYPERCALLS,
+        "irq_exits" => wording::VECTORS,
+        "halt_exits" | "wfi_exit_stat" => wording::HALTS,
+        "wfe_exit_stat" => wording::SPINNING,
         "kvm_page_fault" => wording::FAULTS,
         _ => return None,
     })
@@ -220,9 +265,10 @@ fn subject_event(event: &str) -> Option<&'static str> {
 
 /// What a recording would tell of exits with this reason, of such events, or of what no table knows.
 fn tells(of: Option<&CostliestReason>, table: &ExitTable) -> &'static str {
-    let code = of.and_then(|of| ExitCode::called(&of.name).next());
+    let row = |of: &CostliestReason| table.rows.iter().find(|row| row.key.as_ref() == Some(&of.name));
+    let code = of.and_then(|of| row(of)?.codes().next());
     let Some(code) = code else {
-        let is_of_exits = table.rows.iter().any(|row| row.event == EXIT_EVENT);
+        let is_of_exits = table.exits().is_some();
         let event = of.and_then(|of| subject_event(&of.name));
         return event.unwrap_or(if is_of_exits { wording::ABOUT_WHAT } else { wording::WHO_ASKS });
     };
@@ -252,7 +298,9 @@ mod tests {
     }
 
     fn judged(rows: Vec<ExitTableRow>) -> ExitTableJudgement {
-        judge_exit_table(&ExitTable { rows, ..ExitTable::new(ExitTableSource::PerfKvmStat) })
+        let is_timed = rows.iter().any(|row| row.time.is_some());
+        let source = if is_timed { ExitTableSource::PerfKvmStat } else { ExitTableSource::Kvmexit };
+        judge_exit_table(&ExitTable { rows, ..ExitTable::new(source) })
     }
 
     #[test]
@@ -273,11 +321,14 @@ mod tests {
         assert_eq!((costliest.name.as_str(), costliest.part, costliest.time), ("HLT", 0.9, None));
         assert_eq!(judgement.halted, None, "how long they were is not known");
         assert!(judgement.not_recorded.contains(&wording::NO_TIMES));
+        let cut = ExitTable { rows: vec![row("HLT", 90, None)], ..ExitTable::new(ExitTableSource::PerfKvmStat) };
+        assert_eq!(judge_exit_table(&cut).costliest, None, "perf has times, and they are cut off");
     }
 
     #[test]
     fn a_table_of_events_alone_has_the_most_frequent_one_that_says_what_exits_are_about() {
         let of = |event: &str, count| ExitTableRow { event: event.into(), count, ..ExitTableRow::default() };
+        assert_eq!(judged(vec![of("kvm_pio", 9), of("kvm_msr", 80)]).costliest, None, "of how many exits is not known");
         let judgement = judged(vec![of("kvm_entry", 100), of("kvm_exit", 100), of("kvm_msr", 80), of("kvm_fpu", 2)]);
         let costliest = judgement.costliest.unwrap();
         assert_eq!((costliest.name.as_str(), costliest.part), ("kvm_msr", 0.8));
@@ -320,6 +371,40 @@ mod tests {
         ] {
             assert_eq!(judged(vec![row(name, 5, Some(1))]).halts_within.map(|of| of.1), expected, "{name}");
         }
+    }
+
+    /// Of a table that is cut, no reason is named that one of the missing rows may pass.
+    #[test]
+    fn what_is_missing_may_be_more_than_what_is_there() {
+        let table = |exits, rows| {
+            let all = ExitTableRow { event: EXIT_EVENT.into(), count: exits, ..ExitTableRow::default() };
+            let rows = std::iter::once(all).chain(rows).collect();
+            judge_exit_table(&ExitTable { rows, ..ExitTable::new(ExitTableSource::KvmStat) })
+        };
+        let thousandths = |part: f64| (part * 1_000.0).round();
+        let named =
+            |judged: ExitTableJudgement| (judged.costliest.map(|of| of.name), judged.not_in_rows.map(thousandths));
+        let msr = || row("MSR_WRITE", 40, None);
+        assert_eq!(named(table(50, [msr()])), (Some("MSR_WRITE".to_string()), Some(200.0)));
+        assert_eq!(named(table(100, [msr()])), (None, Some(600.0)));
+        let timed = |share| ExitTableRow { time_share: Some(share), ..row("MSR_WRITE", 40, Some(40)) };
+        assert_eq!(named(judged(vec![timed(0.8)])).0, Some("MSR_WRITE".to_string()));
+        assert_eq!(named(judged(vec![timed(0.4)])), (None, Some(600.0)));
+        assert_eq!(named(judged(vec![msr()])).1, None, "nothing says how many there are");
+    }
+
+    /// KVM's statistics count no exit for MSRs, CPUID and others: what all counters together lack may be one of these.
+    #[test]
+    fn counters_of_kvm_name_a_reason_only_where_the_exits_without_a_counter_are_fewer() {
+        let of = |event: &str, count| ExitTableRow { event: event.into(), count, ..ExitTableRow::default() };
+        let judged = |exits, io| {
+            let rows = vec![of("exits", exits), of("io_exits", io), of("halt_exits", 10)];
+            judge_exit_table(&ExitTable { rows, ..ExitTable::new(ExitTableSource::Counters) })
+        };
+        let found = judged(100, 80);
+        assert_eq!(found.costliest.map(|of| (of.name, of.part)), Some(("io_exits".to_string(), 0.8)));
+        assert_eq!(found.next.tells, wording::PORTS);
+        assert_eq!(judged(200, 80).costliest, None);
     }
 
     #[test]
