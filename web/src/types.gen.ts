@@ -4252,7 +4252,8 @@ export interface Outlier {
    */
   reason_ns_per_s: number;
   /**
-   * How many times the usual distance from the median it is away: 0.6745 times the distance, by the median of the distances.
+   * How far it is from all other hosts with VMs of this shape, by ratios, in parts of what is certain at 95 % for all of these
+   * hosts together: beyond 1 or -1.
    */
   score: number;
   /**
