@@ -265,7 +265,7 @@ function Outliers({ fleet: { outliers, hosts } }: { fleet: Fleet }) {
         show={(value) => `${ns(value)}/s`}
         first="host"
         twin={() => ({ columns: outlierColumns(), rows: outliers })}
-        note={`Modified z-score above 3.5 or below -3.5, among the hosts with VMs of the same shape.${outliers.length > MOST_BARS ? ` The ${MOST_BARS} farthest; the table has all.` : ""}`}
+        note={`Score: how far a host is from all others with VMs of the same shape, in parts of what is certain at 95 % for all of them together; above 1 or below -1 for those listed.${outliers.length > MOST_BARS ? ` The ${MOST_BARS} farthest; the table has all.` : ""}`}
       />
       <DataTable columns={outlierColumns()} rows={outliers} caption="Hosts that stand out" />
     </>

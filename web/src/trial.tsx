@@ -29,9 +29,9 @@ interface Effect {
   effect: TrialEffectRow;
 }
 
-const RULINGS = { better: "better", worse: "worse", no_difference: "no difference that matters", undecided: "undecided" } as const;
+const RULINGS = { better: "better", worse: "worse", no_difference: "no difference that matters", undecided: "undecided", not_judged: "not judged" } as const;
 /** The state of a headline with that ruling. */
-const STATES = { better: "better", worse: "worse", no_difference: "no_clear_difference", undecided: "cannot_tell" } as const;
+const STATES = { better: "better", worse: "worse", no_difference: "no_clear_difference", undecided: "cannot_tell", not_judged: "cannot_tell" } as const;
 
 const isBroken = ({ verdict }: TrialReport): boolean => verdict.end === "aborted" || verdict.end === "stopped";
 const inForce = (trial: TrialReport): string => trial.plan.settings[0] ?? "–";
@@ -423,6 +423,7 @@ function Plan({ trial }: { trial: TrialReport }) {
     ["order", `${order} (seed ${plan.seed})`],
     ["false alarms", `about ${quantity("count", plan.alpha * 100)} % of trials at most`],
     ["matters", `changes from ${quantity("count", trial.verdict.matters_percent)} % on`],
+    ...((plan.could_find ?? []).map((of) => ["could find", `changes from ${of.change_percent.toFixed(1)} % on, if turns of one value differ by ${of.turns_differ_percent} %`]) as [string, string][]),
   ];
   return (
     <section id="plan" aria-label="Plan">

@@ -4371,7 +4371,8 @@ export interface Outlier {
    */
   reason_ns_per_s: number;
   /**
-   * How many times the usual distance from the median it is away: 0.6745 times the distance, by the median of the distances.
+   * How far it is from all other hosts with VMs of this shape, by ratios, in parts of what is certain at 95 % for all of these
+   * hosts together: beyond 1 or -1.
    */
   score: number;
   /**
@@ -4527,6 +4528,11 @@ export interface TrialPlanRow {
    */
   blocks: number[][];
   /**
+   * What the trial could find of a metric that spreads little, as usual or much; absent of a trial of delays, and of trials of earlier
+   * versions.
+   */
+  could_find?: CouldFindRow[];
+  /**
    * How long all turns take together, with settling.
    */
   length_ns: number;
@@ -4546,6 +4552,19 @@ export interface TrialPlanRow {
    * Time that is measured of each turn.
    */
   turn_ns: number;
+}
+/**
+ * The smallest change that is found in 80 of 100 trials that use all of their blocks.
+ */
+export interface CouldFindRow {
+  /**
+   * The change, up or down, in per cent of the value in force.
+   */
+  change_percent: number;
+  /**
+   * What turns of one setting differ by, each by itself: the standard deviation, in per cent of their mean.
+   */
+  turns_differ_percent: number;
 }
 /**
  * The recording from which was predicted.
@@ -4598,9 +4617,10 @@ export interface SensitivityRow {
    */
   reason: string | null;
   /**
-   * `found`: the slope is not 0; `negligible`: it is smaller than what matters; or `undecided`.
+   * `found`: the slope is not 0; `negligible`: it is smaller than what matters; `undecided`; or `not_judged` where a metric without
+   * a value, or a limit, ended the trial.
    */
-  ruling: "found" | "negligible" | "undecided";
+  ruling: "found" | "negligible" | "undecided" | "not_judged";
   /**
    * What was found, in words; empty where nothing was begun, and of trials of earlier versions.
    */
@@ -4693,9 +4713,9 @@ export interface TriedSettingRow {
    */
   more_ns: number | null;
   /**
-   * `better`, `worse`, `no_difference` or `undecided`.
+   * `better`, `worse`, `no_difference`, `undecided`, or `not_judged` where a metric without a value, or a limit, ended the trial.
    */
-  ruling: "better" | "worse" | "no_difference" | "undecided";
+  ruling: "better" | "worse" | "no_difference" | "undecided" | "not_judged";
   /**
    * The setting and its value, as `NAME=VALUE`.
    */

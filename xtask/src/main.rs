@@ -8,7 +8,7 @@
 //! cargo xtask docs    writes the generated documents anew, and the front end's types
 //! cargo xtask bench   measures exitscope and its simulator against their peers, and writes docs/benchmarks.md
 //! cargo xtask gains   holds what advice says that changes win against made recordings of which that is known; writes docs/gains.md
-//! cargo xtask nulls   counts how often diff finds a change in recordings of unchanged guests; writes docs/nulls.md
+//! cargo xtask nulls   counts how often diff finds a change in recordings of unchanged guests, or try in made series; writes docs
 //! cargo xtask fuzz    takes damaged traces through the command: no panic, no hang, no unbounded memory, sums that add up
 //! cargo xtask metamorphic  leaves tracepoints out of recordings, cuts and reorders them, and holds the accounts against each other
 //! cargo xtask rig     boots a KVM host under emulation, and checks what exitscope says about it
@@ -75,7 +75,11 @@ enum Task {
     /// Hold the gains of advice against the truth of made recordings; write docs/gains.md
     Gains(gains::Flags),
     /// Count the changes that `diff` finds where there are none; write docs/nulls.md
-    Nulls,
+    Nulls {
+        /// Count those that `try` finds instead; write their table in docs/try.md
+        #[arg(long = "try")]
+        of_try: bool,
+    },
     /// Boot a KVM host under QEMU software emulation and run exitscope in it
     Rig(rig::Flags),
     /// Compare what two builds say of recordings
@@ -101,7 +105,7 @@ fn main() -> ExitCode {
         Task::Fuzz(flags) => fuzz::run(&flags).map(done),
         Task::Metamorphic(flags) => fuzz::metamorphic(&flags).map(done),
         Task::Gains(flags) => gains::run(&flags).map(done),
-        Task::Nulls => nulls::run().map(done),
+        Task::Nulls { of_try } => nulls::run(of_try).map(done),
         Task::Rig(flags) => rig::run(&flags),
         Task::Same(flags) => same::run(&flags).map(done),
         Task::Mutants(flags) => mutants::run(&flags).map(done),

@@ -2,6 +2,7 @@
 
 use crate::diff::{Diff, DiffBlock};
 use crate::units::DiffUnit;
+use exitscope_stats::off_the_others;
 
 /// Blocks of a side at most: those of one host that follow one another are taken together until no more are left. Bounds
 /// what an interval takes.
@@ -10,9 +11,11 @@ const BLOCKS: usize = 512;
 /// Values from which on it can be said who stands out.
 pub const FEWEST: usize = 5;
 
-/// What stands out: a modified z-score of more (Iglewicz and Hoaglin 1993; NIST/SEMATECH e-Handbook of Statistical Methods,
-/// 1.3.5.17).
-pub const STANDS_OUT: f64 = 3.5;
+/// What stands out: a score beyond this is certain at 95 %, of all values together.
+pub const STANDS_OUT: f64 = 1.0;
+
+/// The chance that a fleet whose hosts differ by chance alone has one that stands out.
+const LEVEL: f64 = 0.05;
 
 /// A side of a comparison: what is drawn as a whole (a host, or a recording of one), with its blocks of time.
 /// Each with the name by which it has a counterpart on the other side, if it may have one.
@@ -44,16 +47,15 @@ fn merged<'a>(blocks: impl Iterator<Item = &'a DiffBlock>) -> DiffBlock {
     })
 }
 
-/// The median, and how far each value is from it: 0.6745 times its distance, by the median of all distances. None of fewer
-/// than five values, or if more than half of them are the same.
+/// The median, and how far each value is from all others, in parts of what is certain: by ratios, or by differences if some are nothing.
+/// None of fewer than five values.
 pub fn scores(values: &[f64]) -> Option<(f64, Vec<f64>)> {
     if values.len() < FEWEST {
         return None;
     }
-    let center = median(values);
-    let distances: Vec<f64> = values.iter().map(|value| (value - center).abs()).collect();
-    let usual = median(&distances);
-    (usual > 0.0).then(|| (center, values.iter().map(|value| 0.6745 * (value - center) / usual).collect()))
+    let are_ratios = values.iter().all(|value| *value > 0.0);
+    let scaled: Vec<f64> = values.iter().map(|value| if are_ratios { value.ln() } else { *value }).collect();
+    Some((median(values), off_the_others(&scaled, LEVEL)?))
 }
 
 /// The middle value; the mean of the two in the middle of an even number of them.
@@ -77,18 +79,26 @@ mod tests {
     use rand_pcg::Pcg64Mcg;
 
     #[test]
-    fn scores_are_as_worked_out_by_hand() {
-        // Median 3, distances 2 1 0 1 97, their median 1.
-        let (center, scores) = scores(&[1.0, 2.0, 3.0, 4.0, 100.0]).unwrap();
-        assert_eq!(center, 3.0);
-        assert!((scores[4] - 0.6745 * 97.0).abs() < 1e-9 && (scores[0] + 1.349).abs() < 1e-9, "{scores:?}");
-        // Median 7, distances 6 3 1 1 3 33, their median 3.
-        let (center, scores) = super::scores(&[1.0, 4.0, 6.0, 8.0, 10.0, 40.0]).unwrap();
-        let expected = [-6.0, -3.0, -1.0, 1.0, 3.0, 33.0].map(|from_center| 0.6745 * from_center / 3.0);
-        assert_eq!((center, scores.len()), (7.0, 6));
-        assert!(scores.iter().zip(expected).all(|(score, expected)| (score - expected).abs() < 1e-9), "{scores:?}");
-        assert!(super::scores(&[1.0, 1.0, 1.0, 1.0, 5.0]).is_none(), "no usual distance");
-        assert!(super::scores(&[1.0, 2.0, 3.0, 40.0]).is_none(), "too few");
+    fn a_host_stands_out_by_the_ratio_to_all_others() {
+        let standing = |values: &[f64]| -> Vec<usize> {
+            let (_, scores) = scores(values).unwrap();
+            (0..values.len()).filter(|at| scores[*at].abs() > STANDS_OUT).collect()
+        };
+        let quiet = [100.0, 104.0, 97.0, 101.0, 99.0, 102.0, 98.0];
+        assert_eq!(scores(&quiet).unwrap().0, 100.0);
+        assert!(standing(&quiet).is_empty());
+        for off in [150.0, 65.0] {
+            assert_eq!(standing(&[&quiet[..], &[off]].concat()), [7], "{off}");
+        }
+        // Where hosts differ by much, half as much again is nothing.
+        let wide = [100.0, 160.0, 70.0, 120.0, 90.0, 140.0, 60.0, 150.0];
+        assert!(standing(&wide).is_empty());
+        // The same by ratios, whatever the unit; hosts without exits leave differences.
+        let thousand: Vec<f64> = quiet.iter().map(|value| value * 1_000.0).collect();
+        let near = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-9);
+        assert!(near(&scores(&quiet).unwrap().1, &scores(&thousand).unwrap().1));
+        assert_eq!(standing(&[0.0, 1.0, 0.0, 2.0, 1.0, 100.0]), [5]);
+        assert!(scores(&[1.0, 2.0, 3.0, 40.0]).is_none(), "too few");
     }
 
     #[test]

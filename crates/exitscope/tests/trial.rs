@@ -565,20 +565,67 @@ fn a_trial_has_its_blocks_in_json_and_a_page_as_the_history_has() {
     assert!(stderr(&refused).contains("cannot write") && stdout(&refused).is_empty(), "{}", stderr(&refused));
 }
 
+/// A trial that judged nothing says why before anything else, and nothing of more time; the old value is back.
+#[track_caller]
+fn check_not_judged(host: &Host, output: &Output, says: &str) {
+    let text = stdout(output);
+    assert_eq!(output.status.code(), Some(2), "{text}{}", stderr(output));
+    let verdict = text.split_once("\nnot judged: ").unwrap_or_else(|| panic!("{text}")).1;
+    assert!(verdict.starts_with(says), "{says}: {text}");
+    assert!(verdict.contains(" instead of halt_poll_ns=200000: not judged\n"), "{text}");
+    assert!(!text.contains("undecided") && !text.contains("longer is needed"), "{text}");
+    assert!(host.is_restored() && host.is_let_go());
+}
+
 #[test]
 fn limits_and_metrics_that_fail_end_a_trial_with_the_old_value() {
     for (metric, flags, says) in [
         ("echo 6000000", &["--unit", "ns", "--abort-on", "metric>5ms"][..], "aborted by metric>5ms: found 6.00ms with"),
-        ("echo broken >&2; exit 3", &[], "stopped: the metric's command ended with exit status: 3: broken"),
-        ("sleep 5", &[], "has not ended within four turns and two seconds; make --turn longer"),
-        ("echo 1.7e308", &[], "stopped: metric is 170000000000000"),
-        ("echo 0", &[], "stopped: metric was 0 in every turn: whether it would show a change is not known"),
+        ("echo broken >&2; exit 3", &[], "the metric's command ended with exit status: 3: broken"),
+        ("sleep 5", &[], "the metric's command has not ended within four turns and two seconds; make --turn longer"),
+        (
+            "echo 12 ms",
+            &[],
+            "the metric's command printed \"12 ms\" as its last line, which is not a number from 0 on: let it",
+        ),
+        ("true", &[], "the metric's command printed nothing"),
+        ("echo 1.7e308", &[], "metric is 170000000000000"),
+        ("echo 0", &[], "metric was 0 in every turn: whether it would show a change is not known"),
     ] {
         let host = Host::new();
         let output = host.try_zero(metric, flags).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{metric}: {}", stderr(&output));
-        assert!(stdout(&output).contains(says), "{metric}: {}", stdout(&output));
-        assert!(host.is_restored() && host.is_let_go());
+        check_not_judged(&host, &output, says);
+    }
+}
+
+#[test]
+fn a_counter_that_fails_ends_a_trial_with_the_old_value() {
+    for (counter, then, says) in [
+        (Some("fast"), "", "/counter does not begin with a counter: a number without sign or point"),
+        (None, "", "cannot read "),
+        (Some("7"), "rm $0", "cannot read "),
+        (
+            Some("1000"),
+            "for n in 9 8 7 6 5 4 3 2 1 9 8 7 6 5 4 3 2 1; do echo $n > $0.next; mv $0.next $0; sleep 0.05; done",
+            "the counter in ",
+        ),
+    ] {
+        let host = Host::new();
+        let file = host.0.path().join("counter");
+        if let Some(counter) = counter {
+            fs::write(&file, counter).unwrap();
+        }
+        let mut command = host.command(&["try", "halt_poll_ns=0", "--no-count", "--yes", "--metric-file"]);
+        command.arg(&file).args(["--turn", "300ms", "--settle", "1ms", "--for", "60s", "--seed", "7"]);
+        let trial = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        if !then.is_empty() {
+            host.wait_for_trial();
+            assert!(Command::new("sh").args(["-c", then]).arg(&file).status().unwrap().success());
+        }
+        let output = trial.wait_with_output().unwrap();
+        let path = file.display().to_string();
+        let says = if says.starts_with('/') { says.replacen("/counter", &path, 1) } else { format!("{says}{path}") };
+        check_not_judged(&host, &output, &says);
     }
 }
 
@@ -636,14 +683,14 @@ fn a_query_to_prometheus_decides_and_its_failures_end_a_trial_with_the_old_value
     );
     // A server that is slower than the watchdog's patience and than four turns is waited for.
     let slow = prometheus(host.knob(), Duration::from_millis(1300), |_, _| vector(&["1", "2"]));
+    let at_once = |answer: String| prometheus(host.knob(), Duration::ZERO, move |_, _| answer.clone());
     for (address, says) in [
-        (slow, "stopped: Prometheus: the answer has 2 series"),
-        (prometheus(host.knob(), Duration::ZERO, |_, _| vector(&[])), "stopped: Prometheus: the answer is empty"),
+        (slow, "Prometheus: the answer has 2 series"),
+        (at_once(vector(&[])), "Prometheus: the answer is empty"),
+        (at_once(vector(&["NaN"])), "Prometheus: the answer is \"NaN\", which is not a number from 0 on"),
+        ("http://127.0.0.1:1".to_string(), "no answer from Prometheus: "),
     ] {
-        let failed = run(&host, &address, "60s");
-        assert_eq!(failed.status.code(), Some(2), "{}", stderr(&failed));
-        assert!(stdout(&failed).contains(says), "{}", stdout(&failed));
-        assert!(host.is_restored() && host.is_let_go());
+        check_not_judged(&host, &run(&host, &address, "60s"), says);
     }
     for (arguments, says) in [
         (&["--metric-query", "a"][..], "--prometheus"),

@@ -4,7 +4,7 @@ use crate::user_metric::Measuring;
 use crate::{MetricSource, TurnMetrics};
 use exitscope_apply::TrialGuard;
 use exitscope_signals::signalled;
-use exitscope_trial::{TrialVerdict, TurnHost};
+use exitscope_trial::{TrialVerdict, TurnError, TurnHost};
 use exitscope_units::Nanos;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -88,17 +88,27 @@ impl<G: TurnGuard> TurnHost for GuardedHost<'_, G> {
         self.guard.wait(Duration::from_nanos(length.0), &mut is_signalled)
     }
 
-    fn measure(&mut self, length: Nanos) -> Result<Vec<Option<f64>>, String> {
+    fn measure(&mut self, length: Nanos) -> Result<Vec<Option<f64>>, TurnError> {
         let TurnMetrics { user, counted, host_costs } = &mut self.metrics;
         if let Some(counted) = counted {
-            counted.begin()?;
+            counted.begin().map_err(TurnError::Metric)?;
         }
         self.guard.begin_turn()?;
         host_costs.begin();
-        let mut measuring = user.as_ref().map(MetricSource::begin).transpose()?;
+        let mut measuring = user.as_ref().map(MetricSource::begin).transpose().map_err(TurnError::Metric)?;
         let length = Duration::from_nanos(length.0);
-        let mut is_over = || is_signalled().or_else(|| measuring.as_mut()?.failed());
-        self.guard.wait(length, &mut is_over)?;
+        let mut failed = None;
+        let mut is_over = || {
+            is_signalled().or_else(|| {
+                failed = measuring.as_mut()?.failed();
+                failed.clone()
+            })
+        };
+        let waited = self.guard.wait(length, &mut is_over);
+        if let Some(why) = failed {
+            return Err(TurnError::Metric(why));
+        }
+        waited?;
         let usual = (length * PATIENCE).max(LEAST_PATIENCE);
         let patience = measuring.as_mut().and_then(Measuring::turn_ended).unwrap_or(usual);
         let until = Instant::now() + patience;
@@ -108,12 +118,12 @@ impl<G: TurnGuard> TurnHost for GuardedHost<'_, G> {
         let costs = host_costs.end();
         let mut values = Vec::new();
         if let (Some(metric), Some(measuring)) = (user, measuring.take()) {
-            values.push(Some(metric.end(measuring)?));
+            values.push(Some(metric.end(measuring).map_err(TurnError::Metric)?));
             self.guard.beat()?;
         }
         values.extend(self.guard.end_turn()?.map(Some));
         if let Some(counted) = counted {
-            values.extend(counted.end(self.setting)?);
+            values.extend(counted.end(self.setting).map_err(TurnError::Metric)?);
         }
         values.extend(costs);
         Ok(values)

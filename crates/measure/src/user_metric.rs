@@ -204,7 +204,7 @@ impl RunningCommand {
         let line = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim();
         match line.parse::<f64>() {
             Ok(value) if value.is_finite() && value >= 0.0 => Ok(value * self.scale.scale),
-            _ => Err(self.failure(&format!("printed {line:?} as its last line, which is not a number from 0 on"))),
+            _ => Err(self.failure(&printed(line))),
         }
     }
 
@@ -237,6 +237,19 @@ impl RunningCommand {
             Some(line) => format!("{what}: {}", line.trim()),
             None => what,
         }
+    }
+}
+
+/// What a command has done whose last line is no value.
+fn printed(line: &str) -> String {
+    if line.is_empty() {
+        return "printed nothing".to_string();
+    }
+    let what = format!("printed {line:?} as its last line, which is not a number from 0 on");
+    let unit = line.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.').trim();
+    match unit.len() < line.len() && MetricScale::parse(unit).is_ok() {
+        true => format!("{what}: let it print the number alone, and name the unit by --unit {unit}"),
+        false => what,
     }
 }
 
@@ -313,7 +326,18 @@ mod tests {
             ("echo no >&2; exit 3", "ended with exit status: 3: no"),
             ("echo fast", "printed \"fast\" as its last line"),
             ("echo -1", "printed \"-1\" as its last line"),
-            ("true", "printed \"\" as its last line"),
+            ("true", "the metric's command printed nothing"),
+            ("echo; echo warming up >&2", "the metric's command printed nothing: warming up"),
+            (
+                "echo 12 ms",
+                "printed \"12 ms\" as its last line, which is not a number from 0 on: let it print the number alone, and name \
+                 the unit by --unit ms",
+            ),
+            ("echo 3 h", "printed \"3 h\" as its last line, which is not a number from 0 on"),
+            ("echo ms", "printed \"ms\" as its last line, which is not a number from 0 on"),
+            ("echo inf", "printed \"inf\" as its last line, which is not a number from 0 on"),
+            ("no-such-command", "ended with exit status: 127: "),
+            ("kill -9 $$", "ended with signal: 9"),
         ] {
             let error = of(command, long).unwrap_err();
             assert!(error.contains(says), "{command}: {error}");

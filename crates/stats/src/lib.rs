@@ -4,6 +4,7 @@
 //! values ─► Histogram, Buckets ─► merge, in any order ─► quantile
 //! a figure of each run ─► Estimate: mean, Student's t interval
 //! a figure of each run of two sides ─► MeanChange, Drift: what differs, and what follows the order
+//! a figure of each of several ─► off_the_others: whether one is off all others
 //! blocks of time ─► Bootstrap ─► a figure of each resample ─► Interval
 //! differences, one by one ─► ConfidenceSequence: an interval that may be looked at after each
 //! blocks of doses and values ─► DoseSlope: what a unit of dose is worth
@@ -17,6 +18,7 @@ mod dose;
 mod estimate;
 mod histogram;
 mod mean_change;
+mod one_of_many;
 mod quantile;
 mod sequence;
 
@@ -26,5 +28,6 @@ pub use dose::DoseSlope;
 pub use estimate::Estimate;
 pub use histogram::Histogram;
 pub use mean_change::{Drift, MeanChange, POWER, holm};
+pub use one_of_many::off_the_others;
 pub use quantile::{quantile, quantile_of_sorted};
 pub use sequence::ConfidenceSequence;

@@ -36,6 +36,7 @@
 //! Does not know: how a setting is set, how a metric is measured, what time it is. The seed of the order is an argument.
 
 mod abort;
+mod could_find;
 mod metric;
 mod plan;
 mod sensitivity;
@@ -44,11 +45,12 @@ mod turns;
 mod verdict;
 
 pub use abort::{AbortLimit, AbortLimitError};
+pub use could_find::{CouldFind, CouldFindList};
 pub use metric::{Better, MetricUnit, TrialMetric};
 pub use plan::{MAX_SETTINGS, TrialLengths, TrialPlan, TrialPlanError, TrialTurn};
 pub use sensitivity::{SlopeFinding, SlopeRuling};
 pub use trial::{BlockChange, HostTrial, TrialRules, TurnValuesError};
-pub use turns::{TurnHost, run_turns};
+pub use turns::{TurnError, TurnHost, run_turns};
 pub use verdict::{
     MetricEffect, Prediction, PredictionOutcome, RelativeChange, SettingVerdict, TrialEnd, TrialRuling, TrialVerdict,
 };

@@ -59,6 +59,8 @@ pub enum SlopeRuling {
     Negligible,
     /// Nothing is certain of it yet.
     Undecided,
+    /// Nothing was certain when the trial ended for a reason that more time would not mend.
+    NotJudged,
 }
 
 impl DelayTrial {
@@ -110,6 +112,10 @@ impl SlopeFinding {
             SlopeRuling::Negligible => {
                 format!("1us less in each {exit} is worth less than {matters}% of the metric here; 100ns {self}")
             }
+            SlopeRuling::NotJudged => match self.percent {
+                Some(_) => format!("not judged: what {worth} is not certain: {self}"),
+                None => format!("not judged: what {worth}"),
+            },
             SlopeRuling::Undecided => match self.percent {
                 Some(_) => format!("undecided: what {worth} is not certain: {self}"),
                 None => format!("undecided: no block of turns was measured, so what {worth} is not known"),
@@ -123,7 +129,7 @@ impl SlopeFinding {
         match self.ruling {
             SlopeRuling::Negligible => true,
             SlopeRuling::Found => self.interval.is_some_and(is_sharp),
-            SlopeRuling::Undecided => false,
+            SlopeRuling::Undecided | SlopeRuling::NotJudged => false,
         }
     }
 }
@@ -248,8 +254,10 @@ mod tests {
     #[test]
     fn a_metric_that_never_moves_is_not_one_whose_slope_is_small() {
         let verdict = run(&mut trial(Better::Higher, 20), 0.0, 0.0, 5);
-        assert_eq!(verdict.slope.unwrap().ruling, SlopeRuling::Undecided);
-        assert!(matches!(verdict.end, Some(TrialEnd::Stopped(_))), "{:?}", verdict.end);
+        assert_eq!(verdict.slope.unwrap().ruling, SlopeRuling::NotJudged);
+        assert!(matches!(verdict.end, Some(TrialEnd::MetricFailed(_))), "{:?}", verdict.end);
+        let why = verdict.not_judged().unwrap();
+        assert_eq!(why, "metric was 500 in every turn: whether it would show a change is not known");
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use crate::sensitivity::DelayTrial;
 use crate::{
-    AbortLimit, Better, MetricEffect, Prediction, RelativeChange, SettingVerdict, SlopeFinding, SlopeRuling, TrialEnd,
-    TrialMetric, TrialPlan, TrialRuling, TrialTurn, TrialVerdict,
+    AbortLimit, Better, CouldFindList, MetricEffect, Prediction, RelativeChange, SettingVerdict, SlopeFinding,
+    SlopeRuling, TrialEnd, TrialMetric, TrialPlan, TrialRuling, TrialTurn, TrialVerdict,
 };
 use exitscope_stats::ConfidenceSequence;
 use exitscope_units::Nanos;
@@ -147,6 +147,14 @@ impl HostTrial {
         &self.plan
     }
 
+    /// What it could find of a metric that spreads little, as usual or much; nothing of delays, which have one slope.
+    pub fn could_find(&self) -> CouldFindList {
+        match self.delays {
+            None => self.plan.could_find(self.rules.matters),
+            Some(_) => CouldFindList::default(),
+        }
+    }
+
     /// What is measured in each turn; the first decides.
     pub fn metrics(&self) -> &[TrialMetric] {
         &self.rules.metrics
@@ -192,7 +200,7 @@ impl HostTrial {
         let is_sharp = || is_whole && self.slope().is_some_and(|slope| slope.is_sharp());
         self.end = match (self.passed(values, turn), next) {
             (Some(aborted), _) => Some(aborted),
-            _ if is_decided && self.is_constant() => Some(TrialEnd::Stopped(self.nothing_measured())),
+            _ if is_decided && self.is_constant() => Some(TrialEnd::MetricFailed(self.nothing_measured())),
             _ if is_sharp() => Some(TrialEnd::SlopeCertain),
             _ if is_decided && self.delays.is_none() => Some(TrialEnd::Decided),
             (None, None) => Some(TrialEnd::TimeOver),
@@ -222,6 +230,11 @@ impl HostTrial {
     /// Ends the trial because of something that its metrics do not show.
     pub fn stop(&mut self, why: String) {
         self.end.get_or_insert(TrialEnd::Stopped(why));
+    }
+
+    /// Ends the trial because a metric has no value.
+    pub fn stop_without_value(&mut self, why: String) {
+        self.end.get_or_insert(TrialEnd::MetricFailed(why));
     }
 
     /// Takes back that the trial ended well: something was wrong already in its last turn.
@@ -257,7 +270,12 @@ impl HostTrial {
         let delays = self.delays.as_ref()?;
         let achieved = self.totals[delays.delay].iter().map(|total| total.sum / total.turns.max(1) as f64);
         let found = delays.finding(&achieved.collect::<Vec<f64>>());
-        Some(if self.is_constant() { SlopeFinding { ruling: SlopeRuling::Undecided, ..found } } else { found })
+        let is_open = self.is_constant() || found.ruling == SlopeRuling::Undecided;
+        Some(match is_open {
+            true if self.is_out_of_reach() => SlopeFinding { ruling: SlopeRuling::NotJudged, ..found },
+            true => SlopeFinding { ruling: SlopeRuling::Undecided, ..found },
+            false => found,
+        })
     }
 
     /// How long the turns so far take by the plan.
@@ -278,7 +296,12 @@ impl HostTrial {
 
     /// Whether a setting may be left in force: not if the trial was broken off.
     fn is_sound(&self) -> bool {
-        !matches!(self.end, Some(TrialEnd::Aborted { .. } | TrialEnd::Stopped(_)))
+        !matches!(self.end, Some(TrialEnd::Aborted { .. } | TrialEnd::MetricFailed(_) | TrialEnd::Stopped(_)))
+    }
+
+    /// Whether it ended for a reason that would end it again, however long it may take.
+    fn is_out_of_reach(&self) -> bool {
+        matches!(self.end, Some(TrialEnd::Aborted { .. } | TrialEnd::MetricFailed(_)))
     }
 
     fn check(&self, values: &[Option<f64>]) -> Result<(), TurnValuesError> {
@@ -303,7 +326,7 @@ impl HostTrial {
                     Some(TrialEnd::Aborted { limit: limit.text.clone(), found, unit: *unit, setting: setting.clone() })
                 }
                 Some(_) => None,
-                None => Some(TrialEnd::Stopped(format!(
+                None => Some(TrialEnd::MetricFailed(format!(
                     "{name} has no value in a turn of {setting}, so whether {} is not known",
                     limit.text
                 ))),
@@ -380,9 +403,10 @@ impl HostTrial {
     fn setting_verdict(&self, at: usize) -> SettingVerdict {
         let Compared { differences, decided, .. } = &self.settings[at];
         let ruling = match decided {
+            Some(decided) if !self.is_constant() => decided.ruling,
+            _ if self.is_out_of_reach() => TrialRuling::NotJudged,
             _ if self.is_constant() => TrialRuling::Undecided { visible: None, more: None },
-            Some(decided) => decided.ruling,
-            None => self.undecided(&differences[0]),
+            _ => self.undecided(&differences[0]),
         };
         // Of delays the slope decides, over all blocks.
         let frozen = decided.filter(|_| self.delays.is_none());
@@ -496,10 +520,9 @@ mod tests {
         let mut trial = trial(3, Better::Lower, &[]);
         run(&mut trial, &[0.0, 0.0, 0.0]);
         let verdict = trial.verdict();
-        let undecided = TrialRuling::Undecided { visible: None, more: None };
-        assert!(verdict.settings.iter().all(|setting| setting.ruling == undecided), "{verdict}");
-        let end = verdict.end.clone().unwrap().to_string();
-        assert_eq!(end, "stopped: speed was 0 in every turn: whether it would show a change is not known");
+        assert!(verdict.settings.iter().all(|setting| setting.ruling == TrialRuling::NotJudged), "{verdict}");
+        let says = "not judged: speed was 0 in every turn: whether it would show a change is not known\ns1 instead of s0: not judged\n";
+        assert!(verdict.to_string().starts_with(says), "{verdict}");
     }
 
     #[test]
@@ -509,7 +532,7 @@ mod tests {
             trial.absorb(&[5.5, 7.0].map(Some)).unwrap();
         }
         let verdict = trial.verdict();
-        assert_eq!(verdict.settings[0].ruling, TrialRuling::Undecided { visible: None, more: None });
+        assert_eq!(verdict.settings[0].ruling, TrialRuling::NotJudged);
         let end = verdict.end.unwrap().to_string();
         assert_eq!(end, "stopped: speed was 5.5 in every turn: whether it would show a change is not known");
     }
@@ -522,6 +545,29 @@ mod tests {
         let end = trial.absorb(&[Some(1.0), None]).unwrap().unwrap().to_string();
         assert_eq!(end, format!("stopped: cost has no value in a turn of s{setting}, so whether cost>90 is not known"));
         assert_eq!(trial.turn(), None);
+    }
+
+    #[test]
+    fn a_metric_that_fails_later_on_leaves_what_was_certain_and_judges_nothing_else() {
+        let mut trial = trial(3, Better::Higher, &[]);
+        while trial.verdict().settings[0].ruling != TrialRuling::Keep {
+            let turn = trial.turn().unwrap();
+            let jumps = [100.0, 110.0, 100.0 + 10.0 * (turn.block % 3) as f64];
+            trial.absorb(&[jumps[turn.setting], 0.0].map(Some)).unwrap();
+        }
+        let before = trial.clone();
+        trial.stop_without_value("the command printed nothing".to_string());
+        let verdict = trial.verdict();
+        let rulings = [TrialRuling::Keep, TrialRuling::NotJudged];
+        assert_eq!([0, 1].map(|at| verdict.settings[at].ruling), rulings);
+        assert!(verdict.to_string().starts_with("not judged: the command printed nothing\ns1 instead"), "{verdict}");
+        assert!(verdict.keep.is_none() && !verdict.is_judged() && trial.turn().is_none());
+        // What ends it for another reason says how much longer it would take.
+        let mut stopped = before;
+        stopped.stop("SIGINT came".to_string());
+        let verdict = stopped.verdict();
+        assert!(matches!(verdict.settings[1].ruling, TrialRuling::Undecided { more: Some(_), .. }), "{verdict}");
+        assert_eq!(verdict.not_judged(), None);
     }
 
     #[test]
@@ -634,8 +680,9 @@ mod tests {
         assert_eq!(trial.absorb(&[60.0, 8.0].map(Some)), Err(TurnValuesError::Over));
         trial.stop("too late".to_string());
         let verdict = trial.verdict();
+        let says = format!("not judged: {aborted}\ns1 instead of s0: not judged\n0 blocks in 2.00us: {aborted}\n");
+        assert!(verdict.to_string().starts_with(&says), "{verdict}");
         assert_eq!((verdict.end, verdict.blocks, verdict.turns), (Some(aborted), 0, 2));
-        assert_eq!(verdict.settings[0].ruling, TrialRuling::Undecided { visible: None, more: None });
     }
 
     #[test]

@@ -3,6 +3,21 @@
 use crate::{HostTrial, TrialTurn, TrialVerdict};
 use exitscope_units::Nanos;
 
+/// Why a turn has no values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TurnError {
+    /// A metric has none, for this reason: more time would not help.
+    Metric(String),
+    /// Something else ended it: a signal, a setting that somebody else has set.
+    Ended(String),
+}
+
+impl From<String> for TurnError {
+    fn from(why: String) -> TurnError {
+        TurnError::Ended(why)
+    }
+}
+
 /// Whoever sets and measures. Each `Err` ends the trial, and says why.
 pub trait TurnHost {
     /// Sets a setting, by its position in the plan: 0 is the one in force.
@@ -12,7 +27,7 @@ pub trait TurnHost {
     fn settle(&mut self, length: Nanos) -> Result<(), String>;
 
     /// Measures for this long, or longer if it has to: one value for each metric, in its unit; `None` of what did not happen.
-    fn measure(&mut self, length: Nanos) -> Result<Vec<Option<f64>>, String>;
+    fn measure(&mut self, length: Nanos) -> Result<Vec<Option<f64>>, TurnError>;
 
     /// The time since the trial began.
     fn now(&self) -> Nanos;
@@ -24,22 +39,24 @@ pub trait TurnHost {
 /// Runs a trial to its end. What is set then is the last turn's: whoever calls restores.
 pub fn run_turns(trial: &mut HostTrial, host: &mut dyn TurnHost) {
     while let Some(turn) = trial.turn() {
-        if let Err(why) = run_turn(trial, turn, host) {
-            trial.stop(why);
-            trial.note_time(host.now());
+        let Err(error) = run_turn(trial, turn, host) else { continue };
+        match error {
+            TurnError::Metric(why) => trial.stop_without_value(why),
+            TurnError::Ended(why) => trial.stop(why),
         }
+        trial.note_time(host.now());
     }
 }
 
-fn run_turn(trial: &mut HostTrial, turn: TrialTurn, host: &mut dyn TurnHost) -> Result<(), String> {
+fn run_turn(trial: &mut HostTrial, turn: TrialTurn, host: &mut dyn TurnHost) -> Result<(), TurnError> {
     host.set(turn.setting)?;
     host.settle(trial.plan().lengths.settle)?;
     let values = host.measure(trial.plan().lengths.turn)?;
-    trial.absorb(&values).map_err(|error| error.to_string())?;
+    trial.absorb(&values).map_err(|error| TurnError::Metric(error.to_string()))?;
     trial.note_time(host.now());
     match trial.turn() {
         Some(next) if next.block == turn.block => Ok(()),
-        _ => host.block(&trial.verdict()),
+        _ => Ok(host.block(&trial.verdict())?),
     }
 }
 
@@ -76,8 +93,8 @@ mod tests {
             self.call(format!("settle {length}"))
         }
 
-        fn measure(&mut self, length: Nanos) -> Result<Vec<Option<f64>>, String> {
-            self.call(format!("measure {length}"))?;
+        fn measure(&mut self, length: Nanos) -> Result<Vec<Option<f64>>, TurnError> {
+            self.call(format!("measure {length}")).map_err(TurnError::Metric)?;
             let value = [100.0, 90.0][self.set] + self.calls.len() as f64 % 3.0 / 100.0;
             Ok(vec![Some(if self.bad_value { -1.0 } else { value })])
         }
@@ -122,10 +139,14 @@ mod tests {
         for fails_at in [1, 2, 3, 13, 40] {
             let (host, verdict) = run(fails_at, false);
             assert_eq!(host.calls.len(), fails_at, "nothing is called afterwards");
-            assert_eq!(verdict.end, Some(TrialEnd::Stopped(format!("call {fails_at}"))));
+            let why = format!("call {fails_at}");
+            let is_metric = host.calls.last().is_some_and(|call| call.starts_with("measure"));
+            let end = if is_metric { TrialEnd::MetricFailed(why) } else { TrialEnd::Stopped(why) };
+            assert_eq!((verdict.end, is_metric), (Some(end), fails_at == 3));
             assert_eq!((verdict.keep, verdict.took), (None, Nanos(fails_at as u64)));
         }
         let (_, verdict) = run(0, true);
-        assert!(verdict.end.unwrap().to_string().contains("must be from 0 to 1e290"));
+        let why = verdict.not_judged().unwrap();
+        assert!(why.ends_with("must be from 0 to 1e290"), "{why}");
     }
 }

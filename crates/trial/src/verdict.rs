@@ -52,6 +52,8 @@ pub enum TrialEnd {
         /// The setting whose turn it was.
         setting: String,
     },
+    /// A metric has no value, or none by which a change could be told, for this reason.
+    MetricFailed(String),
     /// Whoever runs the trial ended it, for this reason.
     Stopped(String),
 }
@@ -77,6 +79,8 @@ pub enum TrialRuling {
     Revert,
     /// The change is certainly smaller than what matters.
     NoDifference,
+    /// The trial ended before anything was certain, for a reason that more time would not mend: a metric without a value, a limit.
+    NotJudged,
     /// Nothing is certain.
     Undecided {
         /// The smallest change that would have been certain by now, in per cent; `None` if no change would have been.
@@ -143,12 +147,25 @@ impl TrialVerdict {
     /// Whether the trial has an answer: for each value, or of delays for the slope.
     pub fn is_judged(&self) -> bool {
         let is_whole = matches!(self.end, Some(TrialEnd::Decided | TrialEnd::SlopeCertain | TrialEnd::TimeOver));
-        let is_undecided = |setting: &SettingVerdict| matches!(setting.ruling, TrialRuling::Undecided { .. });
+        let is_undecided =
+            |setting: &SettingVerdict| matches!(setting.ruling, TrialRuling::Undecided { .. } | TrialRuling::NotJudged);
         is_whole
             && match &self.slope {
-                Some(slope) => slope.ruling != SlopeRuling::Undecided,
+                Some(slope) => !matches!(slope.ruling, SlopeRuling::Undecided | SlopeRuling::NotJudged),
                 None => !self.settings.iter().any(is_undecided),
             }
+    }
+
+    /// Why something is not judged, where more time would not have helped.
+    pub fn not_judged(&self) -> Option<String> {
+        let is_not = match &self.slope {
+            Some(slope) => slope.ruling == SlopeRuling::NotJudged,
+            None => self.settings.iter().any(|setting| setting.ruling == TrialRuling::NotJudged),
+        };
+        self.end.as_ref().filter(|_| is_not).map(|end| match end {
+            TrialEnd::MetricFailed(why) => why.clone(),
+            end => end.to_string(),
+        })
     }
 }
 
@@ -222,7 +239,7 @@ impl fmt::Display for TrialEnd {
             TrialEnd::Aborted { limit, found, unit, setting } => {
                 write!(f, "aborted by {limit}: found {} with {setting}", unit.text(*found))
             }
-            TrialEnd::Stopped(why) => write!(f, "stopped: {why}"),
+            TrialEnd::MetricFailed(why) | TrialEnd::Stopped(why) => write!(f, "stopped: {why}"),
         }
     }
 }
@@ -233,6 +250,7 @@ impl fmt::Display for TrialRuling {
             TrialRuling::Keep => f.write_str("better: keep"),
             TrialRuling::Revert => f.write_str("worse: revert"),
             TrialRuling::NoDifference => f.write_str("no difference that matters"),
+            TrialRuling::NotJudged => f.write_str("not judged"),
             TrialRuling::Undecided { visible, more } => {
                 f.write_str("undecided: ")?;
                 match visible {
@@ -288,12 +306,18 @@ impl fmt::Display for MetricEffect {
 
 impl fmt::Display for TrialVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(why) = self.not_judged() {
+            writeln!(f, "not judged: {why}")?;
+        }
         for setting in &self.settings {
             writeln!(f, "{} instead of {}: {}", setting.setting, self.in_force, setting.ruling)?;
-            setting.effects.iter().try_for_each(|effect| write!(f, "{effect}"))?;
+            let is_shown = |effect: &&MetricEffect| setting.ruling != TrialRuling::NotJudged || effect.change.is_some();
+            setting.effects.iter().filter(is_shown).try_for_each(|effect| write!(f, "{effect}"))?;
         }
         write!(f, "{} blocks in {}: ", self.blocks, self.took)?;
         match &self.end {
+            // Its cause is above.
+            Some(TrialEnd::MetricFailed(_)) => writeln!(f, "the metric failed")?,
             Some(end) => writeln!(f, "{end}")?,
             None => return writeln!(f, "the trial is not over"),
         }
@@ -397,6 +421,17 @@ mod tests {
                 "(-12.00% to -7.96%)\n    the prediction (51.0us to 44.0us, 42.0us to 46.0us) held: measured within it\n"
             ),
             "{said}"
+        );
+        let mut failed = verdict.clone();
+        failed.end = Some(TrialEnd::MetricFailed("the metric's command printed \"12 ms\"".to_string()));
+        failed.settings[1].ruling = TrialRuling::NotJudged;
+        failed.settings[1].effects[0].change = None;
+        failed.keep = None;
+        assert_eq!(
+            failed.to_string(),
+            "not judged: the metric's command printed \"12 ms\"\n\
+             0 instead of 200000: better: keep\n  p99: means 50.0us to 45.0us, -10.00%; within blocks -10.40% (-12.00% to -7.96%)\n\
+             50000 instead of 200000: not judged\n25 blocks in 600s: the metric failed\nrevert to 200000\n"
         );
         let running = TrialVerdict { end: None, ..verdict };
         assert!(running.to_string().ends_with("\n25 blocks in 600s: the trial is not over\n"));

@@ -216,7 +216,8 @@ pub struct Outlier {
     pub cost_ns_per_s: f64,
     /// The median of that over all hosts with VMs of this shape.
     pub median_ns_per_s: f64,
-    /// How many times the usual distance from the median it is away: 0.6745 times the distance, by the median of the distances.
+    /// How far it is from all other hosts with VMs of this shape, by ratios, in parts of what is certain at 95 % for all of these
+    /// hosts together: beyond 1 or -1.
     pub score: f64,
     /// The reason that is farthest from its own median.
     pub reason: String,
@@ -458,8 +459,9 @@ fn outliers(fleet: &Fleet) -> Option<PageSection> {
         title: "Hosts that stand out".into(),
         table: Some(Table { columns, rows: fleet.outliers.iter().map(row).collect() }),
         notes: vec![
-            "cost: of exits, per second of a vCPU; usual: the median of the hosts with such VMs; score: the modified \
-             z-score, above 3.5 or below -3.5 for the hosts listed."
+            "cost: of exits, per second of a vCPU; usual: the median of the hosts with such VMs; score: how far \
+             the host is from all others, in parts of what is certain at 95 % for all hosts together; above 1 or below -1 \
+             for the hosts listed."
                 .to_string(),
         ],
         ..PageSection::default()

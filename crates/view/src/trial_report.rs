@@ -3,7 +3,7 @@
 use crate::page::{Page, PageSection, Table, column};
 use crate::trial_sensitivity::SensitivityRow;
 use exitscope_trial::{
-    Better, BlockChange, HostTrial, MetricUnit, PredictionOutcome, RelativeChange, SettingVerdict, TrialEnd, TrialPlan,
+    Better, BlockChange, HostTrial, MetricUnit, PredictionOutcome, RelativeChange, SettingVerdict, TrialEnd,
     TrialRuling, TrialVerdict,
 };
 use schemars::JsonSchema;
@@ -62,6 +62,19 @@ pub struct TrialPlanRow {
     pub seed: u64,
     /// The turns of each block, as positions in `settings`.
     pub blocks: Vec<Vec<usize>>,
+    /// What the trial could find of a metric that spreads little, as usual or much; absent of a trial of delays, and of trials of earlier
+    /// versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub could_find: Vec<CouldFindRow>,
+}
+
+/// The smallest change that is found in 80 of 100 trials that use all of their blocks.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct CouldFindRow {
+    /// What turns of one setting differ by, each by itself: the standard deviation, in per cent of their mean.
+    pub turns_differ_percent: f64,
+    /// The change, up or down, in per cent of the value in force.
+    pub change_percent: f64,
 }
 
 /// What a trial found.
@@ -114,8 +127,8 @@ pub struct BlockChangeRow {
 pub struct TriedSettingRow {
     /// The setting and its value, as `NAME=VALUE`.
     pub setting: String,
-    /// `better`, `worse`, `no_difference` or `undecided`.
-    #[schemars(extend("enum" = ["better", "worse", "no_difference", "undecided"]))]
+    /// `better`, `worse`, `no_difference`, `undecided`, or `not_judged` where a metric without a value, or a limit, ended the trial.
+    #[schemars(extend("enum" = ["better", "worse", "no_difference", "undecided", "not_judged"]))]
     pub ruling: Cow<'static, str>,
     /// Of `undecided`, the smallest change that would have been certain by now, in per cent.
     pub visible_percent: Option<f64>,
@@ -227,7 +240,7 @@ impl TrialReport {
             host: host.to_string(),
             places,
             decided_by,
-            plan: plan_row(trial.plan()),
+            plan: plan_row(trial),
             verdict: verdict_row(&trial.verdict()),
             blocks: block_rows(trial.blocks()),
             predicted_from: None,
@@ -261,7 +274,9 @@ pub fn trial_causes_page(report: &TrialReport) -> Page {
     Page { sections: if report.causes.is_empty() { Vec::new() } else { vec![section] } }
 }
 
-fn plan_row(plan: &TrialPlan) -> TrialPlanRow {
+fn plan_row(trial: &HostTrial) -> TrialPlanRow {
+    let plan = trial.plan();
+    let could_find = trial.could_find().0.into_iter().filter(|of| of.change.is_finite());
     TrialPlanRow {
         settings: plan.settings.clone(),
         settle_ns: plan.lengths.settle.0,
@@ -270,6 +285,9 @@ fn plan_row(plan: &TrialPlan) -> TrialPlanRow {
         alpha: plan.alpha,
         seed: plan.seed,
         blocks: plan.blocks.clone(),
+        could_find: could_find
+            .map(|of| CouldFindRow { turns_differ_percent: of.turns_differ, change_percent: of.change })
+            .collect(),
     }
 }
 
@@ -280,7 +298,7 @@ fn verdict_row(verdict: &TrialVerdict) -> TrialVerdictRow {
                 TrialEnd::Decided | TrialEnd::SlopeCertain => "decided",
                 TrialEnd::TimeOver => "time_over",
                 TrialEnd::Aborted { .. } => "aborted",
-                TrialEnd::Stopped(_) => "stopped",
+                TrialEnd::MetricFailed(_) | TrialEnd::Stopped(_) => "stopped",
             })
         }),
         why: verdict.end.as_ref().map_or_else(|| "not begun".to_string(), |end| end.to_string()),
@@ -326,6 +344,7 @@ fn setting_row(setting: &SettingVerdict) -> TriedSettingRow {
         TrialRuling::Keep => ("better", None, None),
         TrialRuling::Revert => ("worse", None, None),
         TrialRuling::NoDifference => ("no_difference", None, None),
+        TrialRuling::NotJudged => ("not_judged", None, None),
         TrialRuling::Undecided { visible, more } => ("undecided", visible.and_then(finite), more.map(|more| more.0)),
     };
     let effect = |effect: &exitscope_trial::MetricEffect| {

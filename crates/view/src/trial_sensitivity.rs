@@ -19,8 +19,9 @@ pub struct SensitivityRow {
     pub exits: Cow<'static, str>,
     /// The reason of the delayed exits; null if exits of all reasons were.
     pub reason: Option<String>,
-    /// `found`: the slope is not 0; `negligible`: it is smaller than what matters; or `undecided`.
-    #[schemars(extend("enum" = ["found", "negligible", "undecided"]))]
+    /// `found`: the slope is not 0; `negligible`: it is smaller than what matters; `undecided`; or `not_judged` where a metric without
+    /// a value, or a limit, ended the trial.
+    #[schemars(extend("enum" = ["found", "negligible", "undecided", "not_judged"]))]
     pub ruling: Cow<'static, str>,
     /// What 100 ns less in each exit are worth, in per cent of the metric without delays, above 0 if shorter exits are better;
     /// null where it is unknown or has no bound, as are those below.
@@ -68,6 +69,7 @@ impl SensitivityRow {
             SlopeRuling::Found => "found",
             SlopeRuling::Negligible => "negligible",
             SlopeRuling::Undecided => "undecided",
+            SlopeRuling::NotJudged => "not_judged",
         });
         self.percent_per_100ns = slope.percent.and_then(finite);
         self.low_percent = slope.interval.and_then(|interval| finite(interval.0));

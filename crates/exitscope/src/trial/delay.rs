@@ -122,8 +122,12 @@ fn write_plan(
 }
 
 fn write_verdict(verdict: &TrialVerdict, report: &TrialReport, out: &mut dyn Write) -> anyhow::Result<()> {
+    writeln!(out)?;
+    if let Some(why) = verdict.not_judged() {
+        writeln!(out, "not judged: {why}")?;
+    }
     if let Some(row) = &report.sensitivity {
-        writeln!(out, "\n{}", row.text)?;
+        writeln!(out, "{}", row.text)?;
     }
     let end = verdict.end.as_ref().map_or_else(|| "the trial is not over".to_string(), |end| end.to_string());
     writeln!(out, "{} blocks in {}: {end}", verdict.blocks, verdict.took)?;

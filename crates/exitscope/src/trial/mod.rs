@@ -326,7 +326,7 @@ fn write_plan(
             writeln!(out, "warning: the VMs that run now will show no difference")?;
         }
     }
-    write!(out, "{}", trial.plan())?;
+    write!(out, "{}{}", trial.plan(), trial.could_find())?;
     let changes = format!("changes from {}% on matter", args.matters);
     write_rules(args, &changes, trial, measured, host_limits, out)?;
     let end = if args.keep { "a value that is certainly better is kept" } else { "the old value is restored" };
