@@ -72,6 +72,8 @@ const NO_ROW: &[(&str, &str)] = &[
     ("serve", "store"),
     // tests/cluster.rs: it takes a cluster.
     ("cluster", "work"),
+    // tests/exporter.rs: it is there to be read by another user.
+    ("exporter", "textfile"),
 ];
 
 /// Paths that commands take without a flag. `dir`, a store, has a row; `directory` is that of manual pages, which are for
