@@ -9,7 +9,7 @@
 //! *excluded*, or to one that the report then says is not told apart from it ([`DECLARED`]).
 
 use anyhow::Context;
-use exitscope_analysis::{Dimension, Facts, FactsOptions, MomentSpec, Selection};
+use exitscope_analysis::{Dimension, Facts, FactsOptions, MomentSpec, Selection, VerdictState};
 use exitscope_model::{
     AllParts, CodeList, Event, EventKind, EventNames, Ledger, NameId, TimePart, TraceInfo, VcpuIdentity,
 };
@@ -210,7 +210,8 @@ impl Recorded {
         write_page(&report_page(&report, 0), TerminalStyle { width: None, colour: false, unicode: true }, &mut text)?;
         let text = [String::from_utf8(text)?, report.verdict.doubts.join("\n")].concat();
         let verdict = (report.verdict.text.clone(), report.verdict.is_doubtful);
-        Ok(Account { vcpus, verdict, exits: facts.all.count, ends: trace.ends, text })
+        let is_told = !VerdictState::UNTOLD.contains(&report.verdict.state);
+        Ok(Account { vcpus, verdict, is_told, exits: facts.all.count, ends: trace.ends, text })
     }
 
     /// For how long, up to a moment, each thread's or vCPU's last event that says where it is had been.
@@ -267,6 +268,8 @@ pub struct Account {
     pub vcpus: BTreeMap<VcpuKey, AllParts>,
     /// The verdict, and whether it is doubtful.
     pub verdict: (String, bool),
+    /// Whether it says where most of the time goes.
+    is_told: bool,
     /// Exits.
     pub exits: u64,
     ends: (Moment, Moment),
@@ -408,8 +411,7 @@ fn undeclared(tracepoint: &str, changes: &[Change], less: &Account) -> Vec<Strin
             wrong.push(format!("{} gains {} ns, of which {allowed} may be", gain.part.name(), gain.more));
         }
         // Where nothing can be told, it is not said what of it is not told apart.
-        let tells = !less.verdict.0.starts_with("Cannot tell");
-        let is_unsaid = |row: &&Declared| tells && lost(row, changes) > 0 && !less.text.contains(row.said);
+        let is_unsaid = |row: &&Declared| less.is_told && lost(row, changes) > 0 && !less.text.contains(row.said);
         for row in rows(tracepoint, gain.part).filter(is_unsaid) {
             wrong.push(format!("{} gains, and the report does not say {:?}", gain.part.name(), row.said));
         }

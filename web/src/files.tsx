@@ -1,6 +1,6 @@
 // The list of recordings that a server serves.
 import { signal } from "@preact/signals";
-import { asShown, count, ns } from "./format";
+import { asShown, count, ns, share } from "./format";
 import { begin } from "./url_state";
 import { Shell } from "./shell";
 import { serverUrls } from "./server_events";
@@ -12,7 +12,8 @@ interface Found {
   duration_ns: number;
   vcpus: number;
   exits: number;
-  cost_ns: number | null;
+  cost_share: number | null;
+  steal_share: number | null;
   verdict: string;
   is_doubtful: boolean;
   events: number;
@@ -32,6 +33,13 @@ const before = signal(0);
 const after = signal(1);
 
 const rows = signal<Row[]>([]);
+/** What names, hosts, formats and verdicts of the listed recordings contain. */
+const wanted = signal("");
+
+const isWanted = (row: Row): boolean => {
+  const texts = [row.name, row.found?.hostname, row.found?.format, row.found?.verdict, row.trouble];
+  return texts.some((text) => text?.toLowerCase().includes(wanted.value.trim().toLowerCase()));
+};
 const failed = signal("");
 
 /** How long to wait for what is still being read, in ms. */
@@ -55,13 +63,16 @@ const number = <T extends number | null>(title: string, value: (of: Found) => T,
   show: (row) => (row.found ? show(value(row.found)) : ""),
 });
 
+/** A part of vCPU time; a dash where it was not recorded. */
+const part = (of: number | null): string => (of === null ? "–" : share(of));
+
 const state = ({ found, trouble }: Row): string => {
   if (trouble) return trouble;
   if (!found) return "being read …";
   return found.damage.length ? found.damage.join(" ") : "whole";
 };
 
-const verdict = ({ found }: Row): string => (found ? `${found.is_doubtful ? "Doubtful: " : ""}${found.verdict.replaceAll("`", "")}` : "");
+const verdict = ({ found }: Row): string => (found ? `${found.verdict.replaceAll("`", "")}${found.is_doubtful ? " (doubtful)" : ""}` : "");
 
 const columns: Column<Row>[] = [
   { title: "recording", text: true, value: (row) => row.name, show: (row) => (row.trouble ? row.name : <a href={row.page}>{row.name}</a>) },
@@ -70,7 +81,8 @@ const columns: Column<Row>[] = [
   number("length", (of) => of.duration_ns, ns),
   number("vCPUs", (of) => of.vcpus, count),
   number("exits", (of) => of.exits, count),
-  number("cost of exits", (of) => of.cost_ns, ns),
+  number("cost", (of) => of.cost_share, part),
+  number("steal", (of) => of.steal_share, part),
   { title: "verdict", text: true, value: verdict, show: verdict },
   { title: "coverage", text: true, value: state, show: (row) => <span class={row.trouble || row.found?.damage.length ? "bad" : ""}>{state(row)}</span> },
 ];
@@ -103,7 +115,13 @@ function Files() {
     <Shell title="Recordings" about={`${count(list.length)} given to this server when it started`} sections={[{ id: "recordings", title: "Recordings" }]} version={serverUrls.value!.version}>
       <section id="recordings" aria-label="Recordings">
         {failed.value && <p class="bad" role="alert">{`No connection to exitscope (${failed.value}). Trying again …`}</p>}
-        <DataTable columns={columns} rows={list} caption="Recordings" top={200} />
+        <p class="filters">
+          <label>
+            Filter <input type="search" value={wanted.value} placeholder="name, host, format or verdict" onInput={(event) => (wanted.value = event.currentTarget.value)} />
+          </label>{" "}
+          {wanted.value.trim() && `${count(list.filter(isWanted).length)} of ${count(list.length)}`}
+        </p>
+        <DataTable columns={columns} rows={list.filter(isWanted)} caption="Recordings" top={200} />
         {list.length > 1 && <Compare list={list} />}
         <p><a href="/paste">Paste a table of perf kvm stat, kvm_stat or another tool</a></p>
       </section>

@@ -29,9 +29,9 @@ const Name = ({ text, most = 44, click }: { text: string; most?: number; click: 
   </button>
 );
 
-/** A change, of which the end may be left out. */
-const ChangeName = ({ text }: { text: string }) => (
-  <button type="button" class="plain clamped" title={text} onClick={() => go("advice")}>
+/** A change's title, which is short; the change itself is its tip. */
+const ChangeName = ({ text, tip }: { text: string; tip: string }) => (
+  <button type="button" class="plain" title={tip} onClick={() => go("advice")}>
     {text}
   </button>
 );
@@ -39,7 +39,9 @@ const ChangeName = ({ text }: { text: string }) => (
 /** What the recording does not tell, and what was made of it. */
 function missingEventKinds(): string | null {
   const { user_space, scheduler, all_steal, kvm_run } = data.report.event_kinds;
-  const { coverage } = data.report;
+  const { coverage, traces } = data.report;
+  // A simulation has nothing that it does not record.
+  if (traces.some((trace) => trace.release === "simulated")) return null;
   const steal = scheduler ? !all_steal && "a part of steal" : "steal";
   const what = [!user_space && "user space", steal, user_space && !kvm_run && "entries into KVM_RUN"].filter(Boolean);
   return what.length === 0 || coverage.exits === 0 ? null : `${what.join(" and ")} not recorded`;
@@ -53,7 +55,7 @@ function Coverage() {
     coverage.lost === null ? "losses unknown" : coverage.lost === 0 ? "none lost" : `${count(coverage.lost)} lost`,
     `${count(coverage.exits)} exits, ${count(coverage.timed_exits)} timed`,
     missingEventKinds(),
-    ...(verdict.is_doubtful ? [] : verdict.doubts),
+    ...(verdict.sure ? verdict.doubts : []),
     traces.length > 1 && `${traces.length} recordings share no clock: nothing is shown over time`,
   ];
   return (
@@ -76,24 +78,31 @@ function Coverage() {
 const severalVms = (): boolean => vms().length > 1;
 
 export function Verdict() {
-  const { text, doubts, is_doubtful, is_good, is_advised, share: size, best_change: best } = data.report.verdict;
+  const { text, doubts, is_doubtful, is_good, is_advised, share: size, best_change: best, amount, worst_vcpu: worst, sure, not_seen: notSeen } = data.report.verdict;
   return (
     <div class={`verdict ${is_doubtful ? "doubtful" : is_good ? "good" : "told"}`} role={is_doubtful ? "alert" : undefined}>
-      {is_doubtful && size !== null && doubts.length > 0 && (
-        <p>
-          <b>Doubtful:</b> {doubts.join("; ")}.
-        </p>
-      )}
       <p class="sentence">
         {marked(text)}.{!isAll.value && <span class="soft"> Of {fullRange()}.</span>}
       </p>
+      {amount && <p>Is that much? {amount}.{worst && ` Worst vCPU: ${worst}.`}</p>}
       {best && (
         <p>
-          Best change{severalVms() && ` for ${best.scope}`}, gain <b>{best.gain}</b>: <ChangeName text={best.change} />
+          Best change{severalVms() && ` for ${best.scope}`}: <ChangeName text={best.title} tip={best.change} />, gain <b>{best.gain}</b>. Risk: {best.risk}.
         </p>
       )}
       {!best && is_advised && size !== null && <p>No change is advised.</p>}
+      {is_doubtful && doubts.length > 0 && (
+        <p>
+          <b>Doubtful:</b> {marked(doubts.join("; "))}.
+        </p>
+      )}
+      {sure && <p>How sure? {sure}.</p>}
+      {notSeen.length > 0 && <p class="soft">Not seen: {notSeen.join("; ")}.</p>}
       <Coverage />
+      <details>
+        <summary>Plain text for a mail</summary>
+        <pre>{data.mail}</pre>
+      </details>
     </div>
   );
 }
@@ -193,28 +202,17 @@ function noMoments(): string | null {
 
 type Change = AdviceReport["advice"][number];
 
-function inVcpus({ headline_ns_per_s, low_ns_per_s, high_ns_per_s }: Change["gain"]): string {
-  const [headline, low, high] = [headline_ns_per_s, low_ns_per_s, high_ns_per_s].map((ns) => Number((ns / 1e9).toPrecision(2)));
-  const figures = () => {
-    if (low === high) return high;
-    if (low_ns_per_s === 0) return headline === high ? `up to ${high}` : `up to about ${headline} (at most ${high})`;
-    return `about ${headline} (${low} to ${high})`;
-  };
-  return `${figures()} vCPUs`;
-}
-
 const changeColumns: Column<Change>[] = [
   {
     title: "change",
     text: true,
-    value: (row) => row.change,
-    show: (row) => <ChangeName text={`[${row.number}] ${severalVms() ? `${row.scope_text}: ` : ""}${row.change}`} />,
+    value: (row) => row.title,
+    show: (row) => <ChangeName text={`[${row.number}] ${severalVms() ? `${row.scope_text}: ` : ""}${row.title}`} tip={row.change} />,
   },
   {
     title: "gain",
     value: (row) => row.gain.headline_ns_per_s,
-    // Shares of two VMs are of different times.
-    show: ({ gain }) => (severalVms() && gain.high_share !== null ? inVcpus(gain) : gain.range_text),
+    show: ({ gain }) => gain.range_text,
   },
 ];
 

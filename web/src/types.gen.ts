@@ -90,6 +90,10 @@ export interface ReportPage {
    * How many of the report's `details` a page does not hold.
    */
   left_out: number;
+  /**
+   * The report as plain text, as `report --mail` prints it.
+   */
+  mail: string;
   polls: PollLimitTable | null;
   report: Report;
   timelines: OverTimeHead;
@@ -242,6 +246,10 @@ export interface AdviceRow {
    * When the change takes effect.
    */
   takes_effect: string;
+  /**
+   * The change as a short imperative, without its conditions.
+   */
+  title: string;
   /**
    * How to undo the change.
    */
@@ -2774,6 +2782,11 @@ export interface VcpuRow {
  */
 export interface VerdictRow {
   /**
+   * Whether that is much: its size against the CPUs, and against the other VMs of the recording; null where nothing was timed, and
+   * where figures are counted live.
+   */
+  amount: string | null;
+  /**
    * The change that wins most; null if rules know none, or none looked.
    */
   best_change: BestChangeRow | null;
@@ -2802,6 +2815,10 @@ export interface VerdictRow {
    */
   is_good: boolean;
   /**
+   * What was not recorded or was lost, and what no rule could judge for that.
+   */
+  not_seen: string[];
+  /**
    * Part of the vCPUs' time that it is: of `healthy` what the guests ran, of `mostly_halted` what they halted.
    */
   share: number | null;
@@ -2820,9 +2837,17 @@ export interface VerdictRow {
     | "no_lengths"
     | "mostly_unknown";
   /**
+   * Why it is not doubtful, in a clause; null where it is, and where figures are counted live.
+   */
+  sure: string | null;
+  /**
    * In one sentence, with its size.
    */
   text: string;
+  /**
+   * The vCPU that loses most to what dominates, and the others; null of one vCPU, and where figures are counted live.
+   */
+  worst_vcpu: string | null;
 }
 /**
  * The change that wins most.
@@ -2841,9 +2866,17 @@ export interface BestChangeRow {
    */
   gain: string;
   /**
+   * What can go wrong with the change, in a clause.
+   */
+  risk: string;
+  /**
    * For whom it is: `VM qemu-system-x86 121`, or `the host`.
    */
   scope: string;
+  /**
+   * The change as a short imperative, without its conditions.
+   */
+  title: string;
 }
 /**
  * vCPUs that wait for another and say so to the hypervisor; vCPUs that lost their CPU meanwhile; and how many wait for a

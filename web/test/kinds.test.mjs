@@ -369,7 +369,7 @@ testWith("sql", "a fleet has its report's figures, for any comparison", async ()
   assert.deepEqual(await csvOf(again, "changes"), shown);
   await done(again);
   // With one recording on a side there is no verdict.
-  assert.match(await page.locator("#overview").textContent(), /No verdict: fewer than 2 recordings on a side/);
+  assert.match(await page.locator("#overview").textContent(), /Doubtful: fewer than 2 recordings on a side/);
   assert.ok(report.comparisons.every((of) => of.too_few && of.rows.every((row) => row.changes.every((change) => change.verdict === "too few"))));
   // What is certain is what has a verdict, and leads to its comparison.
   const certain = await open(

@@ -487,6 +487,7 @@ mod tests {
             rule: Rule::new("cure"),
             subject: CauseSubject::None,
             vm: None,
+            title: "".into(),
             change: String::new(),
             settings: Vec::new(),
             gain: Gain {

@@ -150,14 +150,14 @@ ids! {
 }
 
 impl GainOf {
-    /// In words, after a part of vCPUs' time; of the host's CPUs, after a number of them.
+    /// In words, after a part of vCPUs' time, or a number of CPUs.
     pub fn text(self) -> &'static str {
         match self {
             GainOf::Exits => "in exits",
             GainOf::WakeUps => "from wake-ups to entries into the guest",
-            GainOf::HostCpu => "of the host's CPUs",
+            GainOf::HostCpu => "in CPU time of the host",
             GainOf::Steal => "waiting for a CPU",
-            GainOf::Yields => "in yields, and waiting for a CPU meanwhile",
+            GainOf::Yields => "in yields and the steal during them",
             GainOf::ForcedOut => "lost to other threads' exits",
         }
     }
@@ -212,7 +212,9 @@ pub struct AdviceDraft {
     pub subject: CauseSubject,
     /// For which VM; `None`: for the host.
     pub vm: Option<VmId>,
-    /// What to change.
+    /// The change as a short imperative, without its conditions.
+    pub title: Cow<'static, str>,
+    /// What to change, under which conditions and why.
     pub change: String,
     /// How exactly; alternatives and additions are told by their text.
     pub settings: Vec<AdviceSetting>,
@@ -230,7 +232,9 @@ pub struct AdviceDraft {
 
 /// What an advice says.
 pub(crate) struct AdviceWords {
-    /// What to change.
+    /// The change as a short imperative, without its conditions.
+    pub title: Cow<'static, str>,
+    /// What to change, under which conditions and why.
     pub change: String,
     /// How exactly.
     pub settings: Vec<AdviceSetting>,
@@ -247,8 +251,8 @@ pub(crate) struct AdviceWords {
 impl AdviceWords {
     /// The advice of a rule to a VM, or to the host, that is about no subject.
     pub fn of(self, rule: Rule, vm: Option<VmId>, gain: Gain) -> AdviceDraft {
-        let AdviceWords { change, settings, risk, payer, undo, acts } = self;
-        AdviceDraft { rule, subject: CauseSubject::None, vm, change, settings, gain, risk, payer, undo, acts }
+        let AdviceWords { title, change, settings, risk, payer, undo, acts } = self;
+        AdviceDraft { rule, subject: CauseSubject::None, vm, title, change, settings, gain, risk, payer, undo, acts }
     }
 }
 
@@ -485,6 +489,7 @@ mod tests {
             rule: Rule::new("cure"),
             subject: CauseSubject::None,
             vm: None,
+            title: text(),
             change: String::new(),
             settings: Vec::new(),
             gain,

@@ -71,6 +71,10 @@ impl VerdictState {
         }
     }
 
+    /// The ids of those that say what a recording lacks, and not where its time goes.
+    pub const UNTOLD: [&'static str; 3] =
+        [VerdictState::NoExits.id(), VerdictState::NoLengths.id(), VerdictState::MostlyUnknown.id()];
+
     /// All ids.
     pub const IDS: [&'static str; 9] = [
         VerdictState::ExitsDominate.id(),
@@ -94,6 +98,8 @@ pub struct Verdict {
     pub time: Nanos,
     /// What takes the second most of it, if that is noteworthy, too.
     pub next: Option<(VerdictState, Nanos)>,
+    /// What exits cost.
+    pub cost: Nanos,
     /// All of their time.
     pub wall: Nanos,
     /// What losses hide of it.
@@ -121,6 +127,7 @@ impl Verdict {
             state,
             time: Nanos(time),
             next: None,
+            cost: parts.cost(),
             wall: Nanos(wall),
             hidden: Nanos(hidden),
             unknown: Nanos(unknown),

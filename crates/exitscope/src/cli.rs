@@ -218,6 +218,9 @@ pub struct ReportArgs {
     /// --threads-per-core
     #[arg(long, conflicts_with_all = ["html", "bundle", "view"])]
     pub all: bool,
+    /// Print the answer, the costliest causes, host, kernel and command as plain text of 72 columns, for a mailing list
+    #[arg(long, conflicts_with_all = ["all", "html", "bundle", "view", "by", "event", "interval", "top", "sort", "slowest", "format", "hidden"])]
+    pub mail: bool,
     /// Group exits by any of vm, vcpu, reason, subject, handler, port, mmio, msr, hypercall, cpuid, rip, cpu, time; several
     /// with commas. The subject is what an exit is about, of any kind; the handler is the kernel, or the reason for returning
     /// to user space; rip is the guest's instruction pointer [default: reason]

@@ -81,6 +81,7 @@ impl CountsTask {
             files: _,
             inputs: _,
             all: _,
+            mail,
             by,
             event,
             guestkallsyms,
@@ -99,6 +100,7 @@ impl CountsTask {
             fail_on,
         } = args;
         check(&[
+            ("--mail", *mail),
             ("--by", !by.is_empty()),
             ("--event", event.is_some()),
             ("--guestkallsyms", guestkallsyms.is_some()),

@@ -8,7 +8,9 @@ use crate::{Outcome, bundle, html, write_json};
 use exitscope_advice::{MAX_KEPT_LIVE, PageFacts};
 use exitscope_analysis::Facts;
 use exitscope_pipeline::ReadTrace;
-use exitscope_view::{AdviceReport, gang_script, report_page, view_page, write_csv, write_page, write_summary};
+use exitscope_view::{
+    AdviceReport, Report, gang_script, mail_text, report_page, view_page, write_csv, write_page, write_summary,
+};
 use std::io::Write;
 
 pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
@@ -44,9 +46,9 @@ fn print(plan: &ReportPlan, printed: &PrintedReport, out: &mut dyn Write) -> any
         }
         // Where there is no exit, all that there is to say is short.
         PrintedForm::Summary if report.total.count > 0 => {
-            let names: Vec<String> = report.traces.iter().map(|trace| trace.name.clone()).collect();
-            write_summary(&report, advised.as_ref(), &names.join(" "), terminal_style(), out)?;
+            write_summary(&report, advised.as_ref(), &names(&report), terminal_style(), out)?;
         }
+        PrintedForm::Mail => write!(out, "{}", mail_text(&report, advised.as_ref(), &names(&report)))?,
         PrintedForm::Summary => write_page(&report_page(&report, DETAIL_ROWS), terminal_style(), out)?,
         PrintedForm::Whole { detail_rows } => write_page(&report_page(&report, detail_rows), terminal_style(), out)?,
         PrintedForm::GangScript => {
@@ -56,6 +58,11 @@ fn print(plan: &ReportPlan, printed: &PrintedReport, out: &mut dyn Write) -> any
         PrintedForm::View(view) => write_page(&view_page(&report, view.text()), terminal_style(), out)?,
     }
     Ok(outcome)
+}
+
+/// The recordings as the user called them.
+fn names(report: &Report) -> String {
+    report.traces.iter().map(|trace| trace.name.as_str()).collect::<Vec<_>>().join(" ")
 }
 
 /// The facts of all traces.

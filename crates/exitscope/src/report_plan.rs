@@ -60,6 +60,8 @@ pub enum PrintedForm {
         detail_rows: usize,
     },
     View(ViewArg),
+    /// The first lines as plain text for a mail.
+    Mail,
     Json,
     Csv,
     /// What the script of 2015 prints of ganged exits.
@@ -132,6 +134,7 @@ fn page(args: &ReportArgs, access: RecordingAccess, to: &Path) -> anyhow::Result
         bundle: _,
         // They conflict with a page.
         all: _,
+        mail: _,
         by: _,
         event: _,
         interval: _,
@@ -160,6 +163,7 @@ fn printed(args: &ReportArgs, access: RecordingAccess) -> anyhow::Result<ReportT
         ref files,
         ref inputs,
         all,
+        mail,
         ref by,
         event,
         ref guestkallsyms,
@@ -180,18 +184,11 @@ fn printed(args: &ReportArgs, access: RecordingAccess) -> anyhow::Result<ReportT
     let has_groups = !by.is_empty() || event.is_some() || interval.is_some();
     let has_rows = top.is_some() || sort.is_some() || slowest.is_some();
     let has_more = view.is_some() || hidden.is_some() || threads_per_core.is_some();
-    let form = match (format, view) {
-        (ReportFormat::Json, _) => PrintedForm::Json,
-        (ReportFormat::Csv, _) => PrintedForm::Csv,
-        (ReportFormat::Script, Some(ViewArg::Gang)) => PrintedForm::GangScript,
-        (ReportFormat::Script, _) => {
-            bail!("--format script requires --view gang: it is what a script prints of gang exits")
-        }
-        (ReportFormat::Text, Some(view)) => PrintedForm::View(view),
-        (ReportFormat::Text, None) if all || has_groups || has_rows || has_more => {
-            PrintedForm::Whole { detail_rows: top.unwrap_or(DETAIL_ROWS) }
-        }
-        (ReportFormat::Text, None) => PrintedForm::Summary,
+    let is_whole = all || has_groups || has_rows || has_more;
+    let form = printed_form(format, view, if mail { PrintedForm::Mail } else { PrintedForm::Summary })?;
+    let form = match form {
+        PrintedForm::Summary if is_whole => PrintedForm::Whole { detail_rows: top.unwrap_or(DETAIL_ROWS) },
+        form => form,
     };
     let by = dimensions(by, event, interval)?;
     let is_csv = form == PrintedForm::Csv;
@@ -223,6 +220,20 @@ fn printed(args: &ReportArgs, access: RecordingAccess) -> anyhow::Result<ReportT
     };
     let plan = ReportPlan::selected(inputs, select, names, fail_on, shown)?;
     Ok(ReportTask::Printed(plan, PrintedReport { form, hidden }))
+}
+
+/// What a format prints; `short` is what text is where no view is asked for.
+fn printed_form(format: ReportFormat, view: Option<ViewArg>, short: PrintedForm) -> anyhow::Result<PrintedForm> {
+    Ok(match (format, view) {
+        (ReportFormat::Json, _) => PrintedForm::Json,
+        (ReportFormat::Csv, _) => PrintedForm::Csv,
+        (ReportFormat::Script, Some(ViewArg::Gang)) => PrintedForm::GangScript,
+        (ReportFormat::Script, _) => {
+            bail!("--format script requires --view gang: it is what a script prints of gang exits")
+        }
+        (ReportFormat::Text, Some(view)) => PrintedForm::View(view),
+        (ReportFormat::Text, None) => short,
+    })
 }
 
 /// The dimensions by which exits are grouped.
@@ -260,7 +271,7 @@ impl PrintedForm {
     /// The events that are read for it.
     fn events(self) -> EventFilter {
         match self {
-            PrintedForm::Summary | PrintedForm::Whole { .. } | PrintedForm::Csv => read_for(&[]),
+            PrintedForm::Summary | PrintedForm::Mail | PrintedForm::Whole { .. } | PrintedForm::Csv => read_for(&[]),
             PrintedForm::View(view) => read_for(&[view]),
             PrintedForm::GangScript => read_for(&[ViewArg::Gang]),
             PrintedForm::Json => read_for(ViewArg::value_variants()),
@@ -269,7 +280,7 @@ impl PrintedForm {
 
     /// Whether it has what rules say of the recording.
     pub fn has_advice(self) -> bool {
-        matches!(self, PrintedForm::Summary | PrintedForm::Json)
+        matches!(self, PrintedForm::Summary | PrintedForm::Mail | PrintedForm::Json)
     }
 }
 

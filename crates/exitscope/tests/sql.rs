@@ -538,7 +538,7 @@ fn a_kernel_that_costs_more_is_told_from_one_that_does_not() {
         made(&store, host, "2026-11-02", "6.1.0", msr_ns);
         made(&store, host, "2026-11-16", "6.8.0", msr_ns * 107 / 100);
         let text = stdout(&run(&["fleet", "report", place]));
-        let few = "No verdict: fewer than 2 hosts on a side.";
+        let few = "Doubtful: fewer than 2 hosts on a side.";
         assert_eq!(text.contains(few), at < 1, "{} hosts: {text}", at + 1);
         assert_eq!(text.contains("costs"), at >= 1, "{} hosts: {text}", at + 1);
     }

@@ -582,6 +582,16 @@ impl EventNames {
     }
 }
 
+/// What stands for host, kernel and CPU in the traces of a simulated host.
+pub const SIMULATED: &str = "simulated";
+
+impl TraceInfo {
+    /// Whether a simulated host made it, which has nothing that it does not record.
+    pub fn is_simulated(&self) -> bool {
+        self.release == SIMULATED && self.cpu == SIMULATED
+    }
+}
+
 /// What a trace says of itself.
 #[derive(Clone, Debug, Default)]
 pub struct TraceInfo {

@@ -11,7 +11,7 @@ use crate::timelines::{OverTimeHead, TimelineTables};
 use base64::engine::general_purpose::STANDARD;
 use base64::write::EncoderWriter;
 use exitscope_model::encode;
-use exitscope_view::{AdviceReport, Palette, Report};
+use exitscope_view::{AdviceReport, Palette, Report, mail_text};
 use flate2::{Compress, Compression, Crc, FlushCompress, Status};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -83,6 +83,8 @@ pub(crate) struct ReportPage<'a> {
     /// How many of the report's `details` a page does not hold.
     left_out: usize,
     advice: Option<&'a AdviceReport>,
+    /// The report as plain text, as `report --mail` prints it.
+    mail: String,
     polls: Option<&'a PollLimitTable>,
     timelines: OverTimeHead,
     forced_out: Option<ForcedOutColumns>,
@@ -103,13 +105,16 @@ pub fn write_page(contents: PageContents<'_>, out: &mut dyn Write) -> io::Result
 /// Writes what the page of a report shows, packed, without the page. Errors: those of `out`.
 pub fn write_data(contents: PageContents<'_>, packing: Compression, out: &mut dyn Write) -> io::Result<()> {
     let PageContents { mut report, advice, polls, over_time, forced_out } = contents;
+    let names: Vec<&str> = report.traces.iter().map(|trace| trace.name.as_str()).collect();
+    let mail = mail_text(&report, advice, &names.join(" "));
     let left_out = report.subjects.len().saturating_sub(MOST_ROWS);
     report.subjects.truncate(MOST_ROWS);
     if let Some(pio) = &mut report.pio {
         pio.rows.truncate(MOST_ROWS);
     }
     let TimelineTables { head: over, columns } = over_time;
-    let shown = ReportPage { kind: "report", report: &report, left_out, advice, polls, timelines: over, forced_out };
+    let shown =
+        ReportPage { kind: "report", report: &report, left_out, advice, mail, polls, timelines: over, forced_out };
     pack(&PageData::from(PageContent::Report(&shown)), &columns, packing, out)
 }
 

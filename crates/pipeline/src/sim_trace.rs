@@ -1,6 +1,6 @@
 //! A run of the simulator, or of the lab's guests, as a perf.data file: what a recording of such a host would hold.
 
-use exitscope_model::{Event, EventNames, HostSetting};
+use exitscope_model::{Event, EventNames, HostSetting, SIMULATED};
 use exitscope_policy::Knob;
 use exitscope_policy::host_halt_poll::Params as HaltPoll;
 use exitscope_scenario::{Arch, Scenario};
@@ -55,10 +55,10 @@ impl<'a> SimTraceWriter<'a> {
         let head = PerfHead {
             arch,
             cpuid,
-            cpu: "simulated",
+            cpu: SIMULATED,
             settings: &settings,
-            hostname: "simulated",
-            release: "simulated",
+            hostname: SIMULATED,
+            release: SIMULATED,
             cpus: scenario.host.cpus(scenario.policies.vcore.subcores_per_core),
             command: &command,
             names: &names,

@@ -4,8 +4,9 @@
 use crate::cached_page::{CachedPage, Make, WAIT};
 use crate::named_file::NamedFile;
 use exitscope_http::{Bytes, SseChannel, SseEvent, visible};
+use exitscope_model::TimePart;
 use exitscope_page::Question;
-use exitscope_view::Report;
+use exitscope_view::{Report, VcpuRow};
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -98,6 +99,9 @@ pub struct RecordingSummary {
     vcpus: usize,
     exits: u64,
     cost_ns: Option<u64>,
+    /// What exits cost, and steal, as parts of the vCPUs' time; null where that was not recorded.
+    cost_share: Option<f64>,
+    steal_share: Option<f64>,
     /// What it comes to, and whether what is missing could change that.
     verdict: String,
     is_doubtful: bool,
@@ -331,6 +335,10 @@ impl RecordingSummary {
     /// What a report comes to.
     pub fn of(report: &Report) -> RecordingSummary {
         let trace = report.traces.first();
+        let sum = |of: &dyn Fn(&VcpuRow) -> u64| report.vcpus.iter().map(of).fold(0, u64::saturating_add);
+        let wall = sum(&|row| row.span_ns);
+        let part = |time: u64| (wall > 0).then(|| time as f64 / wall as f64);
+        let steal = sum(&|row| row.times.get(TimePart::Steal));
         RecordingSummary {
             format: trace.map_or(String::new(), |trace| trace.format.clone()),
             hostname: trace.map_or(String::new(), |trace| trace.hostname.clone()),
@@ -338,6 +346,8 @@ impl RecordingSummary {
             vcpus: report.vcpus.len(),
             exits: report.coverage.exits,
             cost_ns: report.total.cost_ns,
+            cost_share: report.total.cost_ns.and_then(|_| part(sum(&|row| row.cost_ns.unwrap_or(0)))),
+            steal_share: report.event_kinds.scheduler.then(|| part(steal)).flatten(),
             verdict: report.verdict.text.clone(),
             is_doubtful: report.verdict.is_doubtful,
             events: report.coverage.events,

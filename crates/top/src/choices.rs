@@ -85,6 +85,13 @@ impl Panel {
         if Panel::of(frame).contains(&self) { self } else { Panel::Reasons }
     }
 
+    /// Which this is, and those behind it.
+    pub fn from_on(self, frame: &Frame) -> Vec<Panel> {
+        let all = Panel::of(frame);
+        let first = all.iter().position(|&panel| panel == self.on(frame)).unwrap_or(0);
+        all.iter().cycle().skip(first).take(all.len()).copied().collect()
+    }
+
     /// The one behind it, or before it.
     pub fn next(self, frame: &Frame, backwards: bool) -> Panel {
         next(Panel::of(frame), self.on(frame), backwards)

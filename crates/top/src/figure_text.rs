@@ -1,6 +1,7 @@
 //! Figures as people read them, on the screen and in the text of `--batch`.
 
 use crate::frame::{Frame, LiveVerdict, TopGangRow, TopOverhead, VmRow};
+use exitscope_analysis::VerdictState;
 use exitscope_live::KvmHalts;
 use exitscope_view::{VerdictRow, length, plural, rate, share, thousands};
 use std::collections::BTreeMap;
@@ -41,8 +42,8 @@ pub fn own(frame: &Frame) -> [String; 2] {
 /// The verdict as a sentence, and what makes it doubtful.
 pub fn verdict(live: &LiveVerdict) -> (String, Option<String>) {
     let VerdictRow { text, doubts, .. } = &live.verdict;
-    let is_told = !text.starts_with("No verdict");
-    let word = if live.verdict.is_doubtful { "in doubt: " } else { "" };
+    let is_told = !VerdictState::UNTOLD.contains(&live.verdict.state);
+    let word = if live.verdict.is_doubtful { "Doubtful: " } else { "" };
     let doubts = (is_told && !doubts.is_empty()).then(|| format!("{word}{}", doubts.join("; ")));
     (if is_told { format!("Last {:.1} s: {text}", live.seconds) } else { text.clone() }, doubts)
 }

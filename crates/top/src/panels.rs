@@ -45,6 +45,8 @@ pub struct Chosen<'a> {
     is_vcpu: bool,
     /// Where its time went.
     history: Option<&'a History>,
+    /// Length of an interval.
+    seconds: f64,
 }
 
 impl<'a> Chosen<'a> {
@@ -62,6 +64,7 @@ impl<'a> Chosen<'a> {
                 kvm: sum.map(Cow::Owned),
                 is_vcpu: false,
                 history,
+                seconds: frame.seconds,
             };
         };
         let vcpu = line.vcpu.map_or(String::new(), |vcpu| format!(" {}", vcpu_name(vcpu)));
@@ -74,6 +77,7 @@ impl<'a> Chosen<'a> {
             kvm: line.vm.kvm_halts.as_ref().map(Cow::Borrowed),
             is_vcpu: line.vcpu.is_some(),
             history,
+            seconds: frame.seconds,
         }
     }
 
@@ -82,23 +86,18 @@ impl<'a> Chosen<'a> {
     }
 }
 
-/// Draws one panel, or all where they stand side by side.
-pub fn draw(to: &mut ratatui::Frame, area: Rect, chosen: &Chosen, panel: Panel) {
+/// Draws the first panel and, below it, as many of the next as there is room for; or all where they stand side by side.
+pub fn draw(to: &mut ratatui::Frame, area: Rect, chosen: &Chosen, panels: &[Panel]) {
     let reasons = |height| groups(chosen.title("exits"), &chosen.figures.reasons, height);
     let about = |height| groups(chosen.title("about what"), &chosen.figures.subjects, height);
     if area.width < WIDE {
-        return match panel {
-            Panel::Reasons => draw_list(to, area, &reasons(area.height)),
-            Panel::About => draw_list(to, area, &about(area.height)),
-            Panel::Halts => draw_halts(to, area, chosen, &halts(chosen, area.height)),
-            Panel::Gangs => draw_gangs(to, area, chosen),
-        };
+        return draw_stacked(to, area, chosen, panels);
     }
     let above = reasons_height(chosen, area.height);
     let has_gangs = chosen.vms.iter().any(|vm| vm.gangs.is_some());
     let below = if has_gangs { area.height / 2 } else { 0 };
     let (reasons, halts) = (reasons(above), halts(chosen, area.height - above));
-    let timeline = PartsTimeline::of(chosen.title("timeline"), chosen.history, chosen.figures);
+    let timeline = PartsTimeline::of(chosen.title("timeline"), chosen.history, chosen.figures, chosen.seconds);
     let room = area.height - below;
     let (upper_right, middle) = timeline.as_ref().map_or((room, 0), |timeline| timeline_height(chosen, timeline, room));
     let timeline = timeline.filter(|_| middle > 0);
@@ -118,6 +117,40 @@ pub fn draw(to: &mut ratatui::Frame, area: Rect, chosen: &Chosen, panel: Panel) 
     }
     if has_gangs {
         draw_gangs(to, lower, chosen);
+    }
+}
+
+/// Draws panels one below the other, with a blank row between, each as high as what it holds.
+fn draw_stacked(to: &mut ratatui::Frame, area: Rect, chosen: &Chosen, panels: &[Panel]) {
+    let mut room = area;
+    for (at, panel) in panels.iter().enumerate() {
+        if at > 0 && room.height < FEW_ROWS {
+            return;
+        }
+        let rows = match panel {
+            Panel::Reasons | Panel::About => {
+                let (what, rows) = match panel {
+                    Panel::Reasons => ("exits", &chosen.figures.reasons),
+                    _ => ("about what", &chosen.figures.subjects),
+                };
+                let list = groups(chosen.title(what), rows, room.height);
+                draw_list(to, room, &list);
+                list.height()
+            }
+            Panel::Halts => {
+                let list = halts(chosen, room.height);
+                draw_halts(to, room, chosen, &list);
+                let said = said_of_halts(chosen);
+                let said = said.iter().flat_map(|line| wrapped(line, room.width)).count();
+                list.height().saturating_add(said.min(usize::from(room.height)) as u16)
+            }
+            Panel::Gangs => {
+                draw_gangs(to, room, chosen);
+                room.height
+            }
+        };
+        let used = rows.saturating_add(1).min(room.height);
+        room = Rect { y: room.y + used, height: room.height - used, ..room };
     }
 }
 

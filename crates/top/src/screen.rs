@@ -85,7 +85,7 @@ pub fn draw(to: &mut ratatui::Frame, frame: &Frame, state: &mut ScreenState) {
     if !lines.is_empty() {
         let row = selected.map(|at| lines[at]);
         let history = state.history(row.map(|row| row.id()));
-        panels::draw(to, panels, &Chosen::of(row, frame, history), state.panel.on(frame));
+        panels::draw(to, panels, &Chosen::of(row, frame, history), &state.panel.from_on(frame));
     }
     match trouble.is_empty() {
         true => draw_foot(to, foot, state, frame),
@@ -125,6 +125,7 @@ fn hidden_columns(hidden: &[TopColumn]) -> String {
 fn verdict(frame: &Frame, area: Rect) -> Vec<String> {
     let Some(verdict) = frame.verdict.as_ref().filter(|_| area.height >= HIGH) else { return Vec::new() };
     let text = match figure_text::verdict(verdict) {
+        (said, Some(doubts)) if verdict.verdict.is_doubtful => format!("{said}. {doubts}"),
         (said, Some(doubts)) => format!("{said}; {doubts}"),
         (said, None) => said,
     };

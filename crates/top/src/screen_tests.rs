@@ -209,7 +209,7 @@ fn parts_that_add_up_to_all_are_columns_where_there_is_any_of_them() {
 fn of_one_vm(figures: RateFigures) -> Frame {
     let vcpus = vec![TopVcpuRow { vcpu: Some(0), tid: Some(8), figures: figures.clone(), ..TopVcpuRow::default() }];
     let vm = VmRow { pid: 7, name: "web".into(), figures: figures.clone(), vcpus, ..VmRow::default() };
-    Frame { vms: vec![vm], time: 1.0, figures, ..Frame::default() }
+    Frame { vms: vec![vm], time: 1.0, seconds: 1.0, figures, ..Frame::default() }
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn what_makes_figures_doubtful_is_wrapped_and_not_cut() {
         for width in [60, 80, 100, 200] {
             let screen = drawn((width, 24), frame, &mut ScreenState::default());
             let text = screen.split_whitespace().collect::<Vec<_>>().join(" ");
-            for said in [said.as_str(), "in doubt: steal was not recorded of every vCPU; 4,567 events are in no figure"]
+            for said in [said.as_str(), "Doubtful: steal was not recorded of every vCPU; 4,567 events are in no figure"]
             {
                 assert!(text.contains(said), "{said} is not in {width} columns\n{screen}");
             }
@@ -306,7 +306,7 @@ fn large_screens_have_the_timeline_of_the_selected_row() {
     };
     let small = rows((120, 24), &mut state).unwrap();
     let at = |what: &str| small.iter().find(|row| row.contains(what)).unwrap_or_else(|| panic!("{small:?}"));
-    assert!(small[0].contains("web: timeline now mean the last 2 intervals"), "{small:?}");
+    assert!(small[0].contains("web: timeline now mean 2 × 1.0 s, top = 100%"), "{small:?}");
     assert!(at("cost 2").ends_with("cost 25.0% 18.8% ▄█"), "{small:?}");
     assert!(at("halted 0").ends_with("halted 0% 25.0% █"), "{small:?}");
     assert!(!small.iter().any(|row| row.contains("stopped")), "{small:?}");
@@ -324,10 +324,10 @@ fn the_verdict_is_the_first_answer_and_has_two_lines_at_most() {
     let screen = drawn((80, 24), &frame, &mut ScreenState::default());
     let lines: Vec<&str> = screen.lines().map(str::trim_end).collect();
     assert_eq!(lines[1], "Last 7.0 s: vCPUs wait for a CPU 23.4% of their time: 12 vCPUs run on or wait");
-    assert_eq!(lines[2], "for 9.3 CPUs, and there are 8; in doubt: 4,567 events are in no figure");
+    assert_eq!(lines[2], "for 9.3 CPUs, and there are 8. Doubtful: 4,567 events are in no figure");
     let narrow = drawn((60, 24), &frame, &mut ScreenState::default());
     let narrow = narrow.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(narrow.contains("there are 8; in doubt: 4,567 events are in no figure"), "{narrow}");
+    assert!(narrow.contains("there are 8. Doubtful: 4,567 events are in no figure"), "{narrow}");
     assert!(!drawn((80, 12), &frame, &mut ScreenState::default()).contains("vCPUs wait"));
 }
 
@@ -343,6 +343,10 @@ fn live_verdict() -> LiveVerdict {
         is_advised: false,
         best_change: None,
         exit_bound: None,
+        sure: None,
+        amount: None,
+        worst_vcpu: None,
+        not_seen: Vec::new(),
     };
     LiveVerdict { seconds: 7.0, verdict }
 }
@@ -635,7 +639,7 @@ fn cut(screen: &str, frame: &Frame, printed: &BTreeSet<String>) -> Vec<String> {
     for line in screen.lines() {
         let line = line
             .replace(figure_text::BARS_TITLE.trim_end(), "")
-            .replace("the last 1 intervals", "")
+            .replace("1 × 0.0 s, top = 100%", "")
             .replace(&figure_text::how_many(frame), "");
         // `and 7 more`, `and 3 more VMs, 6 more vCPUs`
         let line = line.split("and ").map(|part| match part.split_once(" more") {

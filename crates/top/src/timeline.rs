@@ -1,7 +1,7 @@
 //! Where the chosen row's time went in the last intervals: a line of bars for each part that has any.
 //!
 //! ```text
-//! web vCPU 0: timeline     now    mean  the last 60 intervals
+//! web vCPU 0: timeline     now    mean  60 × 1.0 s, top = 100%
 //! cost                    8.1%    7.9%  ▁▁▂▁▁▁▁▂▂▁▁▁▁▁▁
 //! guest                  31.0%   30.2%  ▃▃▃▂▃▃▃▃▃▂▃▃▃▃▃     ← as many rows high as there is room for
 //! ```
@@ -23,7 +23,7 @@ const SHARE: u16 = 6;
 const FEWEST: u16 = 24;
 
 /// Rows that bars are high, at most.
-const HIGHEST: u16 = 6;
+const HIGHEST: u16 = 12;
 
 /// Steps of a bar within a row.
 const STEPS: f64 = 8.0;
@@ -33,18 +33,25 @@ pub struct PartsTimeline<'a> {
     title: Words,
     history: &'a History,
     rows: Vec<(TimePart, Option<f64>)>,
+    /// Length of an interval.
+    seconds: f64,
 }
 
 impl<'a> PartsTimeline<'a> {
     /// Of a row whose last interval is `figures`; none before its first.
-    pub fn of(title: Words, history: Option<&'a History>, figures: &RateFigures) -> Option<PartsTimeline<'a>> {
+    pub fn of(
+        title: Words,
+        history: Option<&'a History>,
+        figures: &RateFigures,
+        seconds: f64,
+    ) -> Option<PartsTimeline<'a>> {
         let history = history.filter(|history| history.len() > 0)?;
         let row = |part: TimePart| (part, figures.share_of(part));
         let has_any = |row: &(TimePart, Option<f64>)| {
             row.1.is_some_and(|share| share > 0.0) || history.shares(row.0, KEPT).any(|share| share > 0.0)
         };
         let rows: Vec<_> = TopColumn::all().filter_map(TopColumn::part).map(row).filter(has_any).collect();
-        (!rows.is_empty()).then_some(PartsTimeline { title, history, rows })
+        (!rows.is_empty()).then_some(PartsTimeline { title, history, rows, seconds })
     }
 
     /// ColumnChoice that it needs, and those with which all intervals fit.
@@ -82,7 +89,13 @@ impl<'a> PartsTimeline<'a> {
         for (at, title) in [(0, "now"), (1, "mean")] {
             put(figure(at, title), area.y, title, SHARE, reversed);
         }
-        put(bars_at, area.y, &elided(&format!("the last {intervals} intervals"), shown as u16), shown as u16, reversed);
+        put(
+            bars_at,
+            area.y,
+            &elided(&format!("{intervals} × {:.1} s, top = 100%", self.seconds), shown as u16),
+            shown as u16,
+            reversed,
+        );
         for ((part, now), row) in self.rows.iter().zip(0..) {
             let y = area.y + 1 + row * high;
             let foot = y + high - 1;
@@ -141,16 +154,16 @@ mod tests {
     fn parts_of_which_there_is_nothing_have_no_row_and_rows_grow_with_the_room() {
         let mut history = History::default();
         let figures = RateFigures { cost: Some(0.2), guest: Some(0.8), vcpu_seconds: 1.0, ..RateFigures::default() };
-        assert!(PartsTimeline::of("web".into(), Some(&history), &figures).is_none());
+        assert!(PartsTimeline::of("web".into(), Some(&history), &figures, 1.0).is_none());
         history.push(&RateFigures { halted: Some(0.1), steal: Some(0.0), ..figures.clone() });
         history.push(&figures);
-        let timeline = PartsTimeline::of("web".into(), Some(&history), &figures).unwrap();
+        let timeline = PartsTimeline::of("web".into(), Some(&history), &figures, 1.0).unwrap();
         let parts = [TimePart::Kernel, TimePart::Guest, TimePart::Halted];
         let found: Vec<TimePart> = timeline.rows.iter().map(|row| row.0).collect();
         assert_eq!(found, parts, "it was halted before");
         // Who has ended keeps what there was.
-        let ended = PartsTimeline::of("web".into(), Some(&history), &RateFigures::default()).unwrap();
+        let ended = PartsTimeline::of("web".into(), Some(&history), &RateFigures::default(), 1.0).unwrap();
         assert_eq!(ended.rows, parts.map(|part| (part, None)));
-        assert_eq!([0, 4, 6, 7, 13, 99].map(|room| timeline.height(room)), [4, 4, 4, 7, 13, 19]);
+        assert_eq!([0, 4, 6, 7, 13, 99].map(|room| timeline.height(room)), [4, 4, 4, 7, 13, 37]);
     }
 }

@@ -112,11 +112,11 @@ impl RecentIntervals {
 fn untold(verdict: &Verdict, seconds: f64, has_kvm_exit: bool) -> Option<String> {
     let because = if has_kvm_exit { "" } else { ": kvm_exit does not fire on this host" };
     match verdict.state {
-        VerdictState::NoExits => Some(format!("No verdict: no VM exit in {seconds:.1} s")),
-        VerdictState::NoLengths => Some(format!("No verdict: no exit time was seen in {seconds:.1} s{because}")),
+        VerdictState::NoExits => Some(format!("Doubtful: no VM exit in {seconds:.1} s")),
+        VerdictState::NoLengths => Some(format!("Doubtful: no exit time was seen in {seconds:.1} s{because}")),
         VerdictState::MostlyUnknown => {
             let part = share(verdict.time.0 as f64 / verdict.wall.0.max(1) as f64);
-            Some(format!("No verdict: {part} of vCPU time is unaccounted for{because}"))
+            Some(format!("Doubtful: {part} of vCPU time is unaccounted for{because}"))
         }
         _ => None,
     }

@@ -60,11 +60,11 @@ fn where_counts_bear_no_verdict_it_is_said_why() {
         figure_text::verdict(&live)
     };
     let quiet = of_wall(1_000);
-    assert_eq!(said(quiet, &frame(0)), ("No verdict: no VM exit in 1.0 s".to_string(), None));
+    assert_eq!(said(quiet, &frame(0)), ("Doubtful: no VM exit in 1.0 s".to_string(), None));
     let mut blind = second(10, 200_000_000, 0);
     blind.has_kvm_exit = false;
     let (text, doubts) = said(blind, &Frame { has_kvm_exit: false, ..frame(0) });
-    assert_eq!(text, "No verdict: 80.0% of vCPU time is unaccounted for: kvm_exit does not fire on this host");
+    assert_eq!(text, "Doubtful: 80.0% of vCPU time is unaccounted for: kvm_exit does not fire on this host");
     assert_eq!(doubts, None);
 }
 
@@ -74,7 +74,7 @@ fn events_that_went_missing_make_a_verdict_doubtful_for_as_long_as_they_are_of_i
     recent.push(second(10, 200_000_000, 0), &frame(0));
     recent.push(second(10, 200_000_000, 0), &frame(1_234));
     let live = recent.verdict().unwrap();
-    assert_eq!(figure_text::verdict(&live).1.as_deref(), Some("in doubt: 1,234 events are in no figure"));
+    assert_eq!(figure_text::verdict(&live).1.as_deref(), Some("Doubtful: 1,234 events are in no figure"));
     assert!(live.verdict.is_doubtful);
     for _ in 0..INTERVALS {
         recent.push(second(10, 200_000_000, 0), &frame(1_234));

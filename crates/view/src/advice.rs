@@ -158,6 +158,8 @@ pub struct AdviceRow {
     pub vm_name: Option<String>,
     /// For whom it is, for a person: `VM qemu-system-x86 121`, or `the host`.
     pub scope_text: String,
+    /// The change as a short imperative, without its conditions.
+    pub title: String,
     /// The change, in a sentence.
     pub change: String,
     /// How exactly: alternatives and what belongs together, in the order in which to think of them.
@@ -485,6 +487,7 @@ impl AdviceRow {
             scope_text: scope_name(scope, vm, vm_name.as_deref()),
             vm,
             vm_name,
+            title: plan.title.to_string(),
             change: plan.change.clone(),
             settings: plan.settings.iter().map(AdviceSettingRow::of).collect(),
             gain: GainRow::of(plan.gain, plan.vm, judgement.vcpu_time(plan.vm)),
@@ -513,9 +516,8 @@ fn scope(vm: Option<VmId>) -> &'static str {
 
 impl GainRow {
     fn of(gain: Gain, vm: Option<VmId>, vcpu_time: Nanos) -> GainRow {
-        let is_known = vcpu_time > Nanos::ZERO && gain.of != GainOf::HostCpu;
         let figures = [gain.headline, gain.low, gain.high];
-        let shares = is_known.then(|| figures.map(|part| part.0 as f64 / vcpu_time.0 as f64));
+        let shares = (vcpu_time > Nanos::ZERO).then(|| figures.map(|part| part.0 as f64 / vcpu_time.0 as f64));
         let (how, source) = match gain.how {
             GainMethod::Replayed(policy) => ("replayed", policy),
             GainMethod::Counted(range) => ("counted", range),
@@ -523,7 +525,7 @@ impl GainRow {
             GainMethod::Published(source) => ("published", source),
         };
         let (text, range_text) = gain_texts(gain, vm, shares);
-        let share = |at: usize| shares.map(|shares| shares[at]);
+        let share = |at: usize| shares.filter(|_| gain.of != GainOf::HostCpu).map(|shares| shares[at]);
         GainRow {
             kind: gain.of.id(),
             text,
@@ -541,20 +543,17 @@ impl GainRow {
     }
 }
 
-/// `about 2.9% of its vCPUs' time (0.029 vCPUs), in exits; 2.1% to 9.7%, part of which may be waiting for a CPU`, `up to 0.11 of the
-/// host's CPUs`; and the figures alone: `about 2.9%`.
+/// `about 2.9% of its vCPUs' time, in exits; 2.1% to 9.7%, part of which may be waiting for a CPU`, where nothing says which vCPUs
+/// there are `up to 0.11 CPUs, in exits`; and the figures alone: `about 2.9%`.
 fn gain_texts(gain: Gain, vm: Option<VmId>, shares: Option<[f64; 3]>) -> (String, String) {
-    let cpus = [gain.headline, gain.low, gain.high].map(names::all_the_time);
     let Some(shares) = shares.map(|shares| shares.map(names::share)) else {
-        let whose = if gain.of == GainOf::HostCpu { "" } else { " vCPUs," };
-        let (first, rest) = figures_text(gain, &cpus);
-        return (format!("{first}{whose} {}{rest}", gain.of.text()), first + " CPUs");
+        let (first, rest) = figures_text(gain, &[gain.headline, gain.low, gain.high].map(names::all_the_time));
+        return (format!("{first} CPUs, {}{rest}", gain.of.text()), first + " CPUs");
     };
     // Of a host's advice also where some of its vCPUs are selected.
     let whose = if vm.is_some() { "its" } else { "all" };
-    let [vcpus, ..] = &cpus;
     let (first, rest) = figures_text(gain, &shares);
-    let text = format!("{first} of {whose} vCPUs' time ({vcpus} vCPUs), {}{rest}", gain.of.text());
+    let text = format!("{first} of {whose} vCPUs' time, {}{rest}", gain.of.text());
     (text, first)
 }
 

@@ -82,7 +82,11 @@ fn advice(row: &AdviceRow) -> PageSection {
     sentences.push(plain(format!("Risk: {}", row.risk)));
     sentences.push(plain(format!("Who pays: {}", row.who_pays)));
     sentences.push(plain(format!("Undo: {}", row.undo)));
-    PageSection { title: format!("{}. For {}", row.number, row.scope_text), sentences, ..PageSection::default() }
+    PageSection {
+        title: format!("{}. {}, for {}", row.number, row.title, row.scope_text),
+        sentences,
+        ..PageSection::default()
+    }
 }
 
 /// What a change wins, and how that was found out.

@@ -174,7 +174,7 @@ impl Words<'_> {
     fn text(&self) -> String {
         let (before, after) = self.costs();
         let much = how_much(before, after);
-        let what = if self.has_steal() { "exits cost" } else { "exits, or waiting for a CPU meanwhile, take" };
+        let what = if self.has_steal() { "exits cost" } else { "exits, and steal during them, take" };
         match self.verdict.state {
             DiffState::Worse => {
                 let much = much.unwrap_or_else(|| format!("{} of vCPU time, and nothing before", of_time(after)));
@@ -185,12 +185,12 @@ impl Words<'_> {
             }
             DiffState::Undecided => format!("Undecided: {}", self.contradiction(what)),
             DiffState::CannotTell(NotCompared::Drift) => format!(
-                "Cannot tell: {what} {}, but that drifts from recording to recording, and all of one side were recorded first: \
+                "Doubtful: {what} {}, but that drifts from recording to recording, and all of one side were recorded first: \
                  record the sides in turns",
                 much.unwrap_or_else(|| "something after, and nothing before".to_string())
             ),
             DiffState::CannotTell(NotCompared::InOrder) => format!(
-                "Cannot tell: {what} {}, but all of one side were recorded first, and these are too few to tell a change from a \
+                "Doubtful: {what} {}, but all of one side were recorded first, and these are too few to tell a change from a \
                  drift: record the sides in turns",
                 much.unwrap_or_else(|| "something after, and nothing before".to_string())
             ),
@@ -209,16 +209,16 @@ impl Words<'_> {
             }
             DiffState::CannotTell(NotCompared::Unlike) => {
                 let Some((old, new)) = &self.verdict.unlike else {
-                    return "Cannot tell: no exit reason is on both sides".to_string();
+                    return "Doubtful: no exit reason is on both sides".to_string();
                 };
-                format!("Cannot tell: one side is {old}, the other {new}, and their exits are not comparable")
+                format!("Doubtful: one side is {old}, the other {new}, and their exits are not comparable")
             }
             DiffState::CannotTell(NotCompared::Steal) => {
                 let [on, other] =
                     if self.sides[0].event_kinds.all_steal { ["before", "after"] } else { ["after", "before"] };
-                format!("Cannot tell: steal was recorded only {on}; {other}, it is part of what exits cost")
+                format!("Doubtful: steal was recorded only {on}; {other}, it is part of what exits cost")
             }
-            DiffState::CannotTell(why) => format!("Cannot tell: {}", lacking(why)),
+            DiffState::CannotTell(why) => format!("Doubtful: {}", lacking(why)),
         }
     }
 
@@ -584,7 +584,7 @@ mod tests {
         let found = judged(&all, &[], [&untold, &told]);
         assert_eq!(
             found.headline.text,
-            "Cannot tell: steal was recorded only after; before, it is part of what exits \
+            "Doubtful: steal was recorded only after; before, it is part of what exits \
             cost"
         );
         assert_eq!((found.headline.state.as_str(), found.reason), ("cannot_tell", None));
@@ -592,12 +592,12 @@ mod tests {
         let mut other = side(3, true);
         other.traces.iter_mut().for_each(|trace| trace.arch = "aarch64".into());
         let text = judged(&all, &[], [&told, &other]).headline.text;
-        assert_eq!(text, "Cannot tell: one side is x86_64, the other aarch64, and their exits are not comparable");
+        assert_eq!(text, "Doubtful: one side is x86_64, the other aarch64, and their exits are not comparable");
         // A text that does not say more than `x86` may be of the same.
         other.traces.iter_mut().for_each(|trace| trace.arch = "x86".into());
         assert_eq!(judged(&all, &[], [&told, &other]).headline.state, "worse");
         let found = judged(&DiffRow { counts: (0, 0), ..all }, &[], [&told, &told]).headline;
-        assert_eq!(found.text, "Cannot tell: there is no exit on either side");
+        assert_eq!(found.text, "Doubtful: there is no exit on either side");
     }
 
     #[test]
@@ -617,7 +617,7 @@ mod tests {
         assert!(untold.is_doubtful, "{untold:?}");
         assert_eq!(
             untold.text,
-            "Worse: exits, or waiting for a CPU meanwhile, take 2.8 times as much; no reason's own change is clear; \
+            "Worse: exits, and steal during them, take 2.8 times as much; no reason's own change is clear; \
              but exits per second -87.0%"
         );
         let mut lossy = side(3, true);

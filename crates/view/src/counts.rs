@@ -122,6 +122,8 @@ pub struct CountsAdviceRow {
     pub rule: &'static str,
     /// The row of `counts` that it is based on, from 1 on.
     pub of: usize,
+    /// The change as a short imperative, without its conditions.
+    pub title: &'static str,
     /// The change, in a sentence.
     pub change: String,
     /// What to set or to do, in the order in which to think of it.
@@ -332,6 +334,7 @@ impl CountsAdviceRow {
             number,
             rule: advice.rule.id(),
             of: advice.of + 1,
+            title: advice.title,
             change: advice.change.to_string(),
             settings: advice.settings.iter().map(AdviceSettingRow::of).collect(),
             gain: advice.gain,

@@ -387,9 +387,9 @@ fn uncertain(fleet: &Fleet, none: bool) -> Option<String> {
     let too_few = format!("fewer than {FEWEST_RECORDINGS} {} on a side", fleet.by.unit().name());
     match (&fleet.against, fleet.comparisons.len()) {
         (Some(_), all) if few > 0 && few == all => {
-            Some(format!("No verdict: {too_few}{}.", if all > 1 { " in every comparison" } else { "" }))
+            Some(format!("Doubtful: {too_few}{}.", if all > 1 { " in every comparison" } else { "" }))
         }
-        (Some(_), all) if few > 0 => Some(format!("No verdict in {few} of {all} comparisons: {too_few}.")),
+        (Some(_), all) if few > 0 => Some(format!("Doubtful in {few} of {all} comparisons: {too_few}.")),
         (Some(_), all) if all > 0 => none.then(|| format!("No difference in cost is certain{}.", needed(fleet))),
         _ => Some(format!("There is nothing to compare by {}.", fleet.by.name())),
     }
@@ -547,9 +547,9 @@ mod tests {
     fn nothing_is_certain_of_one_host_on_a_side_and_the_headline_says_so() {
         for (by, hosts, recordings, says) in [
             (FleetBy::Kernel, [5, 5], [5, 5], "6.8.0 costs 20.0% more in msr exits than 6.1.0"),
-            (FleetBy::Week, [1, 2], [9, 9], "No verdict: fewer than 2 hosts on a side."),
-            (FleetBy::Kernel, [900, 1], [900, 1], "No verdict: fewer than 2 hosts on a side."),
-            (FleetBy::Host, [1, 1], [1, 40], "No verdict: fewer than 2 recordings on a side."),
+            (FleetBy::Week, [1, 2], [9, 9], "Doubtful: fewer than 2 hosts on a side."),
+            (FleetBy::Kernel, [900, 1], [900, 1], "Doubtful: fewer than 2 hosts on a side."),
+            (FleetBy::Host, [1, 1], [1, 40], "Doubtful: fewer than 2 recordings on a side."),
             (FleetBy::Host, [1, 1], [5, 5], "6.8.0 costs 20.0% more in msr exits than 6.1.0"),
         ] {
             let of = comparison(by, hosts, recordings);
@@ -563,12 +563,12 @@ mod tests {
         let texts: Vec<String> =
             verdicts(&fleet(FleetBy::Kernel, both)).sentences.into_iter().map(|of| of.text).collect();
         assert!(texts[0].contains("more in msr exits"), "{texts:?}");
-        assert_eq!(texts[1..], ["No verdict in 1 of 2 comparisons: fewer than 2 hosts on a side."]);
+        assert_eq!(texts[1..], ["Doubtful in 1 of 2 comparisons: fewer than 2 hosts on a side."]);
         let few = vec![comparison(FleetBy::Day, [1, 1], [1, 1]), comparison(FleetBy::Day, [1, 3], [1, 3])];
         let few = fleet(FleetBy::Day, few);
         assert_eq!(few.headline().state, "cannot_tell");
         let texts = verdicts(&few).sentences;
-        assert_eq!(texts[0].text, "No verdict: fewer than 2 hosts on a side in every comparison.");
+        assert_eq!(texts[0].text, "Doubtful: fewer than 2 hosts on a side in every comparison.");
     }
 
     /// Of many comparisons, one in twenty would be certain by chance.

@@ -178,7 +178,7 @@ impl LabReport {
         let (first, rest) = match (is_measured, self.summary.split_first()) {
             (true, Some((first, rest))) => (first.trim_end_matches('.').to_string(), rest),
             (true, None) => (format!("{}: no finding in words, see the figures", self.description), &[][..]),
-            (false, _) => ("Cannot tell: nothing could be measured here".to_string(), &self.summary[..]),
+            (false, _) => ("Doubtful: nothing could be measured here".to_string(), &self.summary[..]),
         };
         Headline {
             state: if is_measured { "found" } else { "cannot_tell" }.to_string(),

@@ -148,7 +148,7 @@ fn against(figures: &[ComparedFigure], is_judged: bool) -> PageSection {
     let outside = figures.iter().filter(is_outside).count();
     let of = counted(judged as u64, "figure");
     let title = match (judged, largest(&mut figures.iter().filter(is_outside))) {
-        (0, _) => format!("Cannot tell: no figure is in {FEWEST_RECORDINGS} earlier runs"),
+        (0, _) => format!("Doubtful: no figure is in {FEWEST_RECORDINGS} earlier runs"),
         (_, None) => format!("No clear difference in {of}"),
         (_, Some(largest)) => format!(
             "{} of {of} {} outside what the earlier runs predict; chance alone puts {} there; the {largest}",
@@ -481,7 +481,7 @@ mod tests {
         assert_eq!(said, [("Other programs took 3 % of the CPUs", true), ("MMIO more.", false)]);
         run.warnings.clear();
         run.tables[0].rows.remove(0);
-        assert_eq!(run.headline().text, "Cannot tell: nothing could be measured here");
+        assert_eq!(run.headline().text, "Doubtful: nothing could be measured here");
         assert_eq!(run.headline().state, "cannot_tell");
     }
 

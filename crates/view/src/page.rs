@@ -592,7 +592,7 @@ fn signs(report: &Report) -> Option<PageSection> {
 
 fn slowest(report: &Report) -> Option<PageSection> {
     let columns = vec![
-        column("at (s)", false, 0),
+        column("at", false, 0),
         column("cost", false, 0),
         column("steal", false, 2),
         column("reason", true, 0),
@@ -609,7 +609,7 @@ fn slowest(report: &Report) -> Option<PageSection> {
         .iter()
         .map(|row| {
             vec![
-                row.at().to_string(),
+                report.moment(row.at_ns, Nanos(1)),
                 length(Some(row.times.kernel_ns + row.times.user_space_ns)),
                 if_told(told.tells_steal(row.times.steal_ns), length(Some(row.times.steal_ns))),
                 row.reason.clone(),

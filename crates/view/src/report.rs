@@ -660,6 +660,17 @@ impl Report {
         self.causes.clone_from(&advised.causes_of_all);
     }
 
+    /// A moment as pages count it and `--from` takes it, since the recording's first event: `+0.801305s`; of several recordings,
+    /// which have no common first event, in seconds on their clock.
+    pub(crate) fn moment(&self, at_ns: u64, exact_to: Nanos) -> String {
+        match &self.traces[..] {
+            [one] if one.first_ns <= at_ns => {
+                format!("+{}s", names::moment(Moment::from_nanos(at_ns - one.first_ns), exact_to))
+            }
+            _ => names::moment(Moment::from_nanos(at_ns), exact_to),
+        }
+    }
+
     /// Adds what is hidden of guest time, by which exits are bounded anew.
     pub fn add_hidden(&mut self, hidden: HiddenTime, facts: &Facts) {
         let bound = self.coverage.exit_bound(facts, &self.selection, self.traces.first(), Some(&hidden));

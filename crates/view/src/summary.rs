@@ -5,7 +5,7 @@
 //! ```
 
 use crate::advice::{AdviceReport, AdvisedCauseRow};
-use crate::names::{self, percent, plural, rate, share, thousands};
+use crate::names::{percent, plural, rate, share, thousands};
 use crate::page::{Table, column, if_told, is_told, length};
 use crate::palette::{part_character, part_colour};
 use crate::report::{GroupRow, Report, SlowExitRow, VcpuRow};
@@ -13,8 +13,8 @@ use crate::text::{MOST_USED_WIDTH, TerminalStyle, painted, written_table};
 use anstyle::{AnsiColor, Color, Style};
 use exitscope_analysis::is_part;
 use exitscope_model::encode::line;
-use exitscope_model::{LedgerLine, TimePart, least_vms};
-use exitscope_units::{Moment, Nanos, VcpuId};
+use exitscope_model::{LedgerLine, SIMULATED, TimePart, least_vms};
+use exitscope_units::{Nanos, VcpuId};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -25,12 +25,12 @@ const LINES: usize = 24;
 
 /// How much of each part is shown.
 #[derive(Clone, Copy)]
-struct Plan {
-    /// Lines of a sentence.
-    sentence: usize,
-    vms: usize,
-    causes: usize,
-    slowest: usize,
+pub(crate) struct Plan {
+    /// Lines of the answer.
+    pub sentence: usize,
+    pub vms: usize,
+    pub causes: usize,
+    pub slowest: usize,
 }
 
 const fn plan(sentence: usize, vms: usize, causes: usize, slowest: usize) -> Plan {
@@ -38,12 +38,27 @@ const fn plan(sentence: usize, vms: usize, causes: usize, slowest: usize) -> Pla
 }
 
 /// The first of these that fits is taken.
-const PLANS: [Plan; 6] =
-    [plan(3, 5, 5, 3), plan(3, 5, 4, 3), plan(2, 5, 4, 3), plan(2, 4, 3, 2), plan(2, 3, 2, 1), plan(1, 2, 1, 1)];
+const PLANS: [Plan; 8] = [
+    plan(3, 5, 8, 8),
+    plan(3, 5, 5, 3),
+    plan(3, 5, 5, 2),
+    plan(3, 5, 4, 1),
+    plan(3, 4, 4, 0),
+    plan(3, 3, 3, 0),
+    plan(2, 2, 2, 0),
+    plan(1, 2, 1, 0),
+];
 
 /// Characters of a cause at most, and of a VM's name.
 const CAUSE: usize = 44;
 const NAME: usize = 28;
+
+/// Columns of a question, with the blanks after it.
+pub(crate) const QUESTION: usize = 15;
+
+/// Columns of a terminal that are used at most, and from which on two tables stand side by side.
+const WIDEST: usize = 200;
+const SIDE_BY_SIDE: usize = 170;
 
 /// Columns that figures need beside a cause.
 const BESIDE: usize = 36;
@@ -61,7 +76,7 @@ pub fn write_summary(
     look: TerminalStyle,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let width = look.width.unwrap_or(MOST_USED_WIDTH).min(MOST_USED_WIDTH);
+    let width = look.width.unwrap_or(MOST_USED_WIDTH).min(WIDEST);
     let look = TerminalStyle { width: Some(width), ..look };
     let made = |plan| Summary { report, advised, name, look, width, plan }.parts();
     let lines = |parts: &[Vec<String>]| parts.iter().map(Vec::len).sum::<usize>();
@@ -77,13 +92,13 @@ pub fn write_summary(
     Ok(())
 }
 
-struct Summary<'a> {
-    report: &'a Report,
-    advised: Option<&'a AdviceReport>,
-    name: &'a str,
-    look: TerminalStyle,
-    width: usize,
-    plan: Plan,
+pub(crate) struct Summary<'a> {
+    pub report: &'a Report,
+    pub advised: Option<&'a AdviceReport>,
+    pub name: &'a str,
+    pub look: TerminalStyle,
+    pub width: usize,
+    pub plan: Plan,
 }
 
 impl Summary<'_> {
@@ -91,12 +106,28 @@ impl Summary<'_> {
     fn parts(&self) -> Vec<Vec<String>> {
         let mut left_out = Vec::new();
         let mut parts = vec![self.head(), self.bar()];
-        parts.extend([self.vms(&mut left_out), self.causes(&mut left_out), self.slowest(&mut left_out)]);
+        parts.push(self.vms(&mut left_out));
+        match self.width >= SIDE_BY_SIDE {
+            true => {
+                let width = self.width / 2;
+                let half = Summary { look: TerminalStyle { width: Some(width), ..self.look }, width, ..*self };
+                parts.push(beside(half.causes(&mut left_out), half.slowest(&mut left_out), width));
+            }
+            false => parts.extend([self.causes(&mut left_out), self.slowest(&mut left_out)]),
+        }
         parts.push(self.rest(&left_out));
         parts.retain(|lines| !lines.is_empty());
         parts
     }
 
+    /// The answer, the bar, and what costs most: what is worth a mail.
+    pub fn answer_parts(&self) -> Vec<Vec<String>> {
+        let mut left_out = Vec::new();
+        let answer = self.head().into_iter().skip(1).collect();
+        vec![answer, self.bar(), self.vms(&mut left_out), self.causes(&mut left_out)]
+    }
+
+    /// What was recorded, the answer, what to change, and what makes that doubtful.
     fn head(&self) -> Vec<String> {
         let verdict = &self.report.verdict;
         let style = match (verdict.is_doubtful, verdict.is_good) {
@@ -104,31 +135,56 @@ impl Summary<'_> {
             (_, true) => GOOD,
             _ => BOLD,
         };
-        let doubts = verdict.doubts.join("; ");
-        // What cannot be told is not doubtful besides.
-        let text = match verdict.is_doubtful && verdict.share.is_some() && !doubts.is_empty() {
-            true => format!("Doubtful: {doubts}. {}", verdict.text),
-            false => verdict.text.clone(),
-        };
         let mut lines = vec![self.clipped(&self.title())];
-        lines.extend(self.sentence(&text).iter().map(|text| painted(text, style, self.look)));
-        let said = match (&verdict.best_change, self.advised) {
-            (Some(best), Some(_)) => {
-                // Of one VM, nobody asks whose it is.
-                let vms: BTreeSet<_> = self.report.vcpus.iter().map(|row| row.who.vm).collect();
-                let whose = if vms.len() > 1 { format!(" for {}", best.scope) } else { String::new() };
-                Some(format!("Best change{whose} [{}], gain {}: {}", best.advice, best.gain, best.change))
-            }
-            (None, Some(_)) if verdict.share.is_some() => Some("No change is advised.".to_string()),
-            _ => None,
-        };
-        let not_judged = verdict.exit_bound.as_ref().map(|bound| format!("Not judged here: {}", bound.names()));
-        lines.extend(said.into_iter().chain(not_judged).flat_map(|said| self.sentence(&said)));
+        lines.extend(self.sentence(&verdict.text).iter().map(|text| painted(text, style, self.look)));
+        lines.extend(self.answers().iter().flat_map(|(question, answer)| self.answered(question, answer)));
         lines
     }
 
+    /// What a reader asks next, and the answers.
+    fn answers(&self) -> Vec<(&'static str, String)> {
+        let verdict = &self.report.verdict;
+        let mut answers = Vec::new();
+        answers.extend(verdict.amount.iter().map(|amount| ("Is that much?", amount.clone())));
+        answers.extend(verdict.worst_vcpu.iter().map(|worst| ("Worst vCPU", worst.clone())));
+        match (&verdict.best_change, self.advised) {
+            (Some(best), Some(_)) => {
+                // Of one VM, nobody asks whose it is.
+                let vms: BTreeSet<_> = self.report.vcpus.iter().map(|row| row.who.vm).collect();
+                let is_of_one = vms.len() > 1 && best.scope != "the host";
+                let whose = if is_of_one { format!(", for {}", best.scope) } else { String::new() };
+                answers.push(("Best change", format!("[{}] {}{whose}", best.advice, best.title)));
+                answers.push(("Gain", best.gain.clone()));
+                answers.push(("Risk", best.risk.clone()));
+            }
+            (None, Some(_)) if verdict.share.is_some() => {
+                answers.push(("Change", "none is advised".to_string()));
+            }
+            _ => {}
+        }
+        match &verdict.sure {
+            Some(sure) => answers.push(("How sure?", sure.clone())),
+            None if verdict.doubts.is_empty() => {}
+            None => answers.push(("Doubtful", verdict.doubts.join("; "))),
+        }
+        answers.extend((!verdict.not_seen.is_empty()).then(|| ("Not seen", verdict.not_seen.join("; "))));
+        answers.extend(verdict.exit_bound.as_ref().map(|bound| ("Not judged", bound.names())));
+        answers
+    }
+
+    /// An answer beside its question, on as many lines as it takes.
+    pub fn answered(&self, question: &str, answer: &str) -> Vec<String> {
+        let lines = filled(answer.split(' ').map(str::to_string), " ", self.width.saturating_sub(QUESTION));
+        let beside = |(at, line): (usize, String)| {
+            let question = if at == 0 { question } else { "" };
+            let style = if question == "Doubtful" { DOUBTFUL } else { BOLD };
+            format!("{}{}{line}", painted(question, style, self.look), " ".repeat(QUESTION - question.len()))
+        };
+        lines.into_iter().enumerate().map(beside).collect()
+    }
+
     /// What was recorded.
-    fn title(&self) -> String {
+    pub fn title(&self) -> String {
         let Report { traces, vcpus, total, .. } = self.report;
         let vms = self.by_vm();
         let numbers = |rows: &[&VcpuRow]| rows.iter().filter_map(|row| row.who.vcpu).map(VcpuId).collect::<Vec<_>>();
@@ -149,6 +205,7 @@ impl Summary<'_> {
                 (true, "") => Some("Xen".to_string()),
                 (false, "") => None,
                 (true, release) => Some(release.to_string()),
+                (false, SIMULATED) => Some("simulated".to_string()),
                 (false, release) => Some(format!("Linux {release}")),
             });
             words.extend(Some(trace.arch.clone()).filter(|arch| !arch.is_empty()));
@@ -277,6 +334,7 @@ impl Summary<'_> {
         shown.sort_by_key(|row| Reverse(row.time_ns));
         let most = self.plan.causes;
         shown.truncate(most);
+        let other = self.other_causes(&shown);
         let mut columns = vec![
             column(counted("cause", most, causes.len()), true, 0),
             column("vCPU time", false, 0),
@@ -296,7 +354,32 @@ impl Summary<'_> {
             cells.extend(self.advised.map(|_| row.brief.clone()));
             cells
         };
-        self.table(Table { columns, rows: shown.into_iter().map(row).collect() }, left_out)
+        self.table(Table { columns, rows: shown.into_iter().map(row).chain(other).collect() }, left_out)
+    }
+
+    /// What takes vCPU time besides these causes, so that the rows add up to all but the guest's time and what is halted.
+    fn other_causes(&self, shown: &[&AdvisedCauseRow]) -> Option<Vec<String>> {
+        const PARTS: [TimePart; 6] = [
+            TimePart::Kernel,
+            TimePart::User,
+            TimePart::Polling,
+            TimePart::Steal,
+            TimePart::Undivided,
+            TimePart::Unknown,
+        ];
+        let vcpus = &self.report.vcpus;
+        let all: u64 = vcpus.iter().flat_map(|row| PARTS.map(|part| row.times.get(part))).fold(0, u64::saturating_add);
+        let wall = vcpus.iter().map(|row| row.span_ns).fold(0, u64::saturating_add);
+        // Of forced exits, the time is that of other rows' exits.
+        let own = shown.iter().filter(|row| row.kind != "forced_out");
+        let (time, exits) = own.fold((0_u64, 0_u64), |(time, exits), row| {
+            (time.saturating_add(row.time_ns), exits.saturating_add(row.exits))
+        });
+        let (time, exits) = (all.checked_sub(time)?, self.report.total.count.saturating_sub(exits));
+        let count = if exits == 0 { "-".to_string() } else { thousands(exits) };
+        let mut cells = vec!["other".to_string(), percent(time, wall), count, "-".to_string(), "-".to_string()];
+        cells.extend(self.advised.map(|_| String::new()));
+        (time > 0 || exits > 0).then_some(cells)
     }
 
     /// Where no exit has a length: how many there are.
@@ -318,7 +401,7 @@ impl Summary<'_> {
             column("slowest, by cost and steal", true, 0),
             column("cost", false, 0),
             column("steal", false, 1),
-            column("at (s)", false, 0),
+            column("at", false, 0),
             column("vCPU", true, 1),
             column("VM", true, 2),
         ];
@@ -329,7 +412,7 @@ impl Summary<'_> {
                 shortened(&format!("{}{about}", row.reason), self.most()),
                 length(Some(row.times.kernel_ns.saturating_add(row.times.user_space_ns))),
                 if_told(told.tells_steal(row.times.steal_ns), length(Some(row.times.steal_ns))),
-                names::moment(Moment::from_nanos(row.at_ns), Nanos(1_000)),
+                self.report.moment(row.at_ns, Nanos(1_000)),
                 row.who.vcpu_label(),
                 if is_one { String::new() } else { shortened(&row.who.vm_label(), NAME) },
             ]
@@ -338,8 +421,8 @@ impl Summary<'_> {
         if rows.is_empty() { Vec::new() } else { self.table(Table { columns, rows }, left_out) }
     }
 
-    /// Coverage, and what shows more.
-    fn rest(&self, left_out: &[String]) -> Vec<String> {
+    /// How many events there were, and what of them is missing.
+    pub fn coverage(&self) -> String {
         let Report { coverage, verdict, .. } = self.report;
         let mut words = vec![
             format!("{} events", thousands(coverage.events)),
@@ -350,7 +433,7 @@ impl Summary<'_> {
             },
         ];
         words.extend(coverage.truncated.then(|| "a part is missing".to_string()));
-        if !verdict.is_doubtful {
+        if verdict.sure.is_some() {
             words.extend(verdict.doubts.iter().cloned());
         }
         let damage = coverage.damage().filter(|line| !line.is_cut()).count();
@@ -360,17 +443,26 @@ impl Summary<'_> {
             words.extend((count > 0).then(|| format!("{}{not}", many(count, what))));
         }
         words.extend(self.advised.is_none().then(|| "no advice: it needs one whole recording".to_string()));
+        words.join(", ")
+    }
+
+    /// The recordings as a command takes them.
+    pub fn files(&self) -> String {
+        let hz = self.report.traces.iter().find_map(|trace| trace.given_hz);
+        format!("{}{}", self.name, hz.map_or(String::new(), |hz| format!(" --tsc-hz {hz}")))
+    }
+
+    /// Coverage, and what shows more.
+    fn rest(&self, left_out: &[String]) -> Vec<String> {
         let advise = if self.advised.is_some() { "advise, " } else { "" };
         let too_narrow = match left_out {
             [] => String::new(),
             titles => format!("Too narrow for {}. ", titles.join(", ")),
         };
-        let hz = self.report.traces.iter().find_map(|trace| trace.given_hz);
-        let hz = hz.map_or(String::new(), |hz| format!(" --tsc-hz {hz}"));
         let more =
-            format!("{too_narrow}More: exitscope {advise}report --all or report --html OUT, with {}{hz}", self.name);
+            format!("{too_narrow}More: exitscope {advise}report --all or report --html OUT, with {}", self.files());
         // What makes figures doubtful stands at its end: it is wrapped, never cut.
-        let mut lines = self.filled(format!("Coverage: {}", words.join(", ")).split(' ').map(str::to_string), " ");
+        let mut lines = self.filled(format!("Coverage: {}", self.coverage()).split(' ').map(str::to_string), " ");
         // Names stay whole: they are to be copied.
         lines.extend(self.filled(more.split(' ').map(str::to_string), " "));
         lines
@@ -416,22 +508,50 @@ impl Summary<'_> {
         if text.chars().count() <= self.width { text.into_owned() } else { cut(&text, self.width, self.look) }
     }
 
-    /// Words on lines that fit, with this between.
     fn filled(&self, words: impl Iterator<Item = String>, between: &str) -> Vec<String> {
-        let mut lines: Vec<String> = Vec::new();
-        for word in words {
-            let word = line(&word).into_owned();
-            let length = word.chars().count();
-            match lines.last_mut() {
-                Some(last) if last.chars().count() + between.len() + length <= self.width => {
-                    last.push_str(between);
-                    last.push_str(&word);
-                }
-                _ => lines.push(word),
-            }
-        }
-        lines
+        filled(words, between, self.width)
     }
+}
+
+/// Words on lines of so many columns, with this between.
+fn filled(words: impl Iterator<Item = String>, between: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in words {
+        let word = line(&word).into_owned();
+        let length = word.chars().count();
+        match lines.last_mut() {
+            Some(last) if last.chars().count() + between.len() + length <= width => {
+                last.push_str(between);
+                last.push_str(&word);
+            }
+            _ => lines.push(word),
+        }
+    }
+    lines
+}
+
+/// Two tables side by side, the second from this column on.
+fn beside(left: Vec<String>, right: Vec<String>, column: usize) -> Vec<String> {
+    let rows = left.len().max(right.len());
+    let (mut left, mut right) = (left.into_iter(), right.into_iter());
+    let row = |_| {
+        let (left, right) = (left.next().unwrap_or_default(), right.next().unwrap_or_default());
+        let blanks = column.saturating_sub(columns(&left));
+        let row = format!("{left}{}{right}", " ".repeat(blanks));
+        row.trim_end().to_string()
+    };
+    (0..rows).map(row).collect()
+}
+
+/// Columns that a line takes on a terminal: what sets its colours takes none.
+fn columns(line: &str) -> usize {
+    let mut in_escape = false;
+    let shown = |c: &char| {
+        let is_shown = !in_escape && *c != '\u{1b}';
+        in_escape = (in_escape || *c == '\u{1b}') && *c != 'm';
+        is_shown
+    };
+    line.chars().filter(shown).count()
 }
 
 fn ellipsis(look: TerminalStyle) -> &'static str {

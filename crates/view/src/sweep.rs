@@ -320,15 +320,15 @@ mod tests {
                 Some(true),
                 &[&[1.0][..], &[2.0]],
                 "cannot_tell",
-                "Cannot tell which is best: one run each, so chance may have ordered them (--replicates)",
+                "Doubtful which is best: one run each, so chance may have ordered them (--replicates)",
             ),
             (
                 None,
                 &[two, three],
                 "cannot_tell",
-                "Cannot tell which is best: neither more nor less work is better (--best +work or -work)",
+                "Doubtful which is best: neither more nor less work is better (--best +work or -work)",
             ),
-            (Some(true), &[two], "cannot_tell", "Cannot tell which is best: only one configuration ran"),
+            (Some(true), &[two], "cannot_tell", "Doubtful which is best: only one configuration ran"),
         ] {
             let (verdict, marked) = judged(higher, configurations);
             assert_eq!((verdict.state.as_str(), verdict.text.as_str()), (state, text));

@@ -61,7 +61,7 @@ impl<'a> Found<'a> {
         let name = &self.metric.name;
         let most = if self.metric.higher_is_better == Some(true) { "highest" } else { "lowest" };
         let all = self.rows.len();
-        let cannot = |why: String| ("cannot_tell", format!("Cannot tell which is best: {why}"), Vec::new());
+        let cannot = |why: String| ("cannot_tell", format!("Doubtful which is best: {why}"), Vec::new());
         let means = || self.rows.iter().map(|row| row.1.mean);
         let (least, greatest) = (means().fold(f64::INFINITY, f64::min), means().fold(f64::NEG_INFINITY, f64::max));
         let range = || format!("means of {name} from {} to {}", self.value(least), self.value(greatest));

@@ -5,6 +5,7 @@ use crate::exit_bound::ExitBoundRow;
 use crate::halt::ClockRow;
 use crate::names::{percent, thousands};
 use crate::report::SelectionRow;
+use crate::verdict_context::VerdictContext;
 use exitscope_analysis::record_commands::{HowToRecord, Missed};
 use exitscope_analysis::{Facts, Verdict, VerdictInput, VerdictState};
 use exitscope_model::{AllParts, TimePart, TraceInfo};
@@ -29,6 +30,15 @@ pub struct VerdictRow {
     pub is_doubtful: bool,
     /// What makes it doubtful, or hides a part of it.
     pub doubts: Vec<String>,
+    /// Why it is not doubtful, in a clause; null where it is, and where figures are counted live.
+    pub sure: Option<String>,
+    /// Whether that is much: its size against the CPUs, and against the other VMs of the recording; null where nothing was timed, and
+    /// where figures are counted live.
+    pub amount: Option<String>,
+    /// The vCPU that loses most to what dominates, and the others; null of one vCPU, and where figures are counted live.
+    pub worst_vcpu: Option<String>,
+    /// What was not recorded or was lost, and what no rule could judge for that.
+    pub not_seen: Vec<String>,
     /// The cause that costs most, where exits dominate and rules looked at the recording.
     pub cause: Option<String>,
     /// Whether rules looked at the recording.
@@ -47,10 +57,14 @@ pub struct BestChangeRow {
     pub advice: usize,
     /// For whom it is: `VM qemu-system-x86 121`, or `the host`.
     pub scope: String,
+    /// The change as a short imperative, without its conditions.
+    pub title: String,
     /// The change, in a sentence.
     pub change: String,
     /// The expected gain, in words.
     pub gain: String,
+    /// What can go wrong with the change, in a clause.
+    pub risk: String,
 }
 
 fn state_ids(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
@@ -123,26 +137,36 @@ impl VerdictRow {
             row.doubts.insert(0, "halts contradict the clock's rate that --tsc-hz gives".to_string());
         }
         row.is_advised = advised.is_some();
+        let not_judged = advised.map(|advised| advised.not_judged.iter().map(|row| row.what).collect());
+        let context = VerdictContext {
+            facts,
+            info,
+            verdict: &verdict,
+            cpus: words.cpus,
+            has_steal: words.has_steal,
+            not_judged: not_judged.unwrap_or_default(),
+        };
+        row.amount = context.amount();
+        row.worst_vcpu = context.worst_vcpu();
+        row.not_seen = context.not_seen();
+        row.sure = (!row.is_doubtful).then(|| context.sure());
         row.best_change = advised.and_then(|advised| advised.advice.first()).map(BestChangeRow::of);
         row
     }
 
     /// A verdict in words; `cause` and what it costs is what exits are mostly for.
     pub fn worded(verdict: &Verdict, words: &VerdictWords, cause: Option<&(String, u64)>) -> VerdictRow {
-        let Verdict { state, time, next, wall, hidden, unknown, undivided, halted, is_doubtful } = *verdict;
+        let Verdict { state, time, next, cost, wall, halted, is_doubtful, .. } = *verdict;
         let share = percent(time.0, wall.0);
         let VerdictWords { vcpus, wanted, cpus, core_runs: (runs, ganged), .. } = *words;
         let record = |missed: &[Missed]| words.how.clause(missed);
         let mostly = cause.filter(|(_, cost)| cost.saturating_mul(20) >= time.0);
+        let exits_cost = if words.has_steal { "Exits cost" } else { "Exits, and steal during them, take" };
         let text = match state {
             VerdictState::ExitsDominate => {
-                let what = match words.has_steal {
-                    true => "Exits cost",
-                    false => "Exits, or waiting for a CPU meanwhile, take",
-                };
                 let costliest =
                     mostly.map(|(cause, cost)| format!("; the costliest is {cause} ({})", percent(*cost, wall.0)));
-                format!("{what} {share} of vCPU time{}", costliest.unwrap_or_default())
+                format!("{exits_cost} {share} of vCPU time{}", costliest.unwrap_or_default())
             }
             VerdictState::StealDominates if words.has_turns => {
                 let least = "while another virtual core runs there";
@@ -177,54 +201,37 @@ impl VerdictRow {
                 format!("vCPUs are halted {share} of their time, and little is lost of the rest")
             }
             VerdictState::Healthy => format!("Guests run {share} of vCPU time, and no part of the rest is large"),
-            VerdictState::NoExits => format!("Cannot tell: the recording has no VM exit; {}", record(&[Missed::Exits])),
+            VerdictState::NoExits => format!("Doubtful: the recording has no VM exit; {}", record(&[Missed::Exits])),
             VerdictState::NoLengths if ganged > 0 => format!(
-                "Cannot tell what exits cost: no entry into a guest was recorded ({}); {} of {} core runs were ganged",
+                "Doubtful what exits cost: no entry into a guest was recorded ({}); {} of {} core runs were ganged",
                 record(&[Missed::Entries]),
                 thousands(ganged),
                 thousands(runs)
             ),
             VerdictState::NoLengths => {
                 let record = record(&[Missed::Entries]);
-                format!("Cannot tell what exits cost: no entry into a guest was recorded; {record}")
+                format!("Doubtful what exits cost: no entry into a guest was recorded; {record}")
             }
-            VerdictState::MostlyUnknown => mostly_unknown(verdict, words),
+            VerdictState::MostlyUnknown => {
+                let likely = match is_undivided(verdict) {
+                    true => "; most likely vCPUs are halted most of the time",
+                    false => "; where most of the time goes is doubtful",
+                };
+                format!("{exits_cost} {} of vCPU time{likely}", percent(cost.0, wall.0))
+            }
         };
         let and_next = next.map(|(state, time)| {
             let what = match state {
                 VerdictState::StealDominates => "steal takes",
                 VerdictState::PollingBurns => "polling takes",
-                _ if !words.has_steal => "exits, or other waiting, take",
+                _ if !words.has_steal => "exits, and steal during them, take",
                 _ => "exits cost",
             };
             format!("; {what} {}", percent(time.0, wall.0))
         });
         let text = text + &and_next.unwrap_or_default();
-        let mut doubts = Vec::new();
-        let noteworthy = |time: Nanos| is_doubtful || time.0.saturating_mul(20) >= wall.0;
-        if hidden > Nanos::ZERO && noteworthy(hidden) {
-            doubts.push(format!("losses hide {} of vCPU time", percent(hidden.0, wall.0)));
-        }
-        if unknown > Nanos::ZERO && noteworthy(unknown) && state != VerdictState::MostlyUnknown {
-            let what = match (undivided, undivided == unknown) {
-                (_, true) => "in halts that are not divided",
-                (Nanos::ZERO, _) => "unknown",
-                _ => "unknown, or in halts that are not divided",
-            };
-            doubts.push(format!("{} of vCPU time is {what}", percent(unknown.0, wall.0)));
-        }
-        let counts_steal = matches!(state, VerdictState::ExitsDominate | VerdictState::ForcedOut);
-        let is_cost_next = next.is_some_and(|(state, _)| state == VerdictState::ExitsDominate);
-        if !words.has_steal && (counts_steal || is_cost_next) {
-            let steal = match (words.has_turns, words.sleeps) {
-                (true, _) => "steal by other vCPUs' exits and other tasks".to_string(),
-                (false, Some((all, unwoken))) => {
-                    format!("steal at the end of {} of {} sleeps", thousands(unwoken), thousands(all))
-                }
-                (false, None) => "steal".to_string(),
-            };
-            doubts.push(format!("{steal} was not recorded, and is part of what exits cost"));
-        }
+        let doubts = doubts(verdict, words);
+        let counts_steal = counts_steal(state);
         let told = !matches!(state, VerdictState::NoExits | VerdictState::NoLengths);
         VerdictRow {
             state: state.id(),
@@ -233,6 +240,10 @@ impl VerdictRow {
             is_good: matches!(state, VerdictState::Healthy | VerdictState::MostlyHalted),
             is_doubtful: is_doubtful || !words.has_steal && counts_steal,
             doubts,
+            sure: None,
+            amount: None,
+            worst_vcpu: None,
+            not_seen: Vec::new(),
             cause: mostly.filter(|_| state == VerdictState::ExitsDominate).map(|(cause, _)| cause.clone()),
             ..VerdictRow::default()
         }
@@ -252,30 +263,85 @@ impl VerdictRow {
     }
 }
 
+/// What makes a verdict doubtful, or hides a part of it.
+fn doubts(verdict: &Verdict, words: &VerdictWords) -> Vec<String> {
+    let Verdict { state, next, wall, hidden, unknown, undivided, is_doubtful, .. } = *verdict;
+    let mut doubts: Vec<String> =
+        (state == VerdictState::MostlyUnknown).then(|| mostly_unknown(verdict, words)).into_iter().collect();
+    let noteworthy = |time: Nanos| is_doubtful || time.0.saturating_mul(20) >= wall.0;
+    if hidden > Nanos::ZERO && noteworthy(hidden) && (doubts.is_empty() || hidden <= unknown) {
+        doubts.push(format!("losses hide {} of vCPU time", percent(hidden.0, wall.0)));
+    }
+    if unknown > Nanos::ZERO && noteworthy(unknown) && state != VerdictState::MostlyUnknown {
+        let what = match (undivided, undivided == unknown) {
+            (_, true) => "in halts that are not divided",
+            (Nanos::ZERO, _) => "unknown",
+            _ => "unknown, or in halts that are not divided",
+        };
+        doubts.push(format!("{} of vCPU time is {what}", percent(unknown.0, wall.0)));
+    }
+    let is_cost_next = next.is_some_and(|(state, _)| state == VerdictState::ExitsDominate);
+    if !words.has_steal && (counts_steal(state) || is_cost_next) {
+        let steal = match (words.has_turns, words.sleeps) {
+            (true, _) => "steal by other vCPUs' exits and other tasks".to_string(),
+            (false, Some((all, unwoken))) => {
+                format!("steal at the end of {} of {} sleeps", thousands(unwoken), thousands(all))
+            }
+            (false, None) => "steal".to_string(),
+        };
+        doubts.push(format!("{steal} was not recorded, and is part of what exits cost"));
+    }
+    doubts
+}
+
+/// Whether steal that was not recorded is in the size of a verdict.
+fn counts_steal(state: VerdictState) -> bool {
+    matches!(state, VerdictState::ExitsDominate | VerdictState::ForcedOut)
+}
+
 /// What exits of all VMs together are mostly for, as far as rules tell causes apart, and what that costs.
 fn costliest(advised: &AdviceReport) -> Option<(String, u64)> {
     let row = advised.causes_of_all.iter().find(|row| row.kind == "exits")?;
     Some((row.named(": "), row.time_ns))
 }
 
-/// Why nothing can be told, what it most likely is, and what to record.
+/// Of a verdict that cannot be told: whether most of what is unknown is in halts.
+fn is_undivided(Verdict { time, hidden, unknown, undivided, .. }: &Verdict) -> bool {
+    hidden <= unknown && undivided.0.saturating_mul(2) > time.0
+}
+
+/// Why most of the time is unknown, and what to record.
 fn mostly_unknown(verdict: &Verdict, words: &VerdictWords) -> String {
     let Verdict { time, wall, hidden, unknown, undivided, .. } = *verdict;
     let share = percent(time.0, wall.0);
     match () {
         _ if hidden > unknown => {
-            format!("Cannot tell: losses hide most of {share} of vCPU time; record with larger buffers")
+            format!("losses hide most of {share} of vCPU time; record with larger buffers")
         }
-        _ if undivided.0.saturating_mul(2) > time.0 => format!(
-            "Cannot tell, most likely halted: {} of vCPU time is in halts that no event divides into polling, halted and steal; {}",
+        _ if is_undivided(verdict) => format!(
+            "{} of vCPU time is in halts that no event divides into polling, halted and steal; {}",
             percent(undivided.0, wall.0),
             words.how.clause(&[Missed::HaltEnds, Missed::Scheduler])
         ),
         () => format!(
-            "Cannot tell: {share} of vCPU time is unaccounted for, halts that are not divided included; {}",
+            "{share} of vCPU time is unaccounted for, halts that are not divided included; {}",
             words.how.clause(Missed::OF_TIME)
         ),
     }
+}
+
+/// A text up to its first full stop, colon or semicolon that is not between brackets.
+fn first_clause(text: &str) -> &str {
+    let mut depth = 0;
+    let end = text.char_indices().find(|&(at, c)| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        depth <= 0 && [';', ':', '.'].contains(&c) && text[at + 1..].starts_with(' ')
+    });
+    end.map_or(text, |(end, _)| &text[..end])
 }
 
 impl BestChangeRow {
@@ -283,8 +349,10 @@ impl BestChangeRow {
         BestChangeRow {
             advice: row.number,
             scope: row.scope_text.clone(),
+            title: row.title.clone(),
             change: row.change.clone(),
             gain: row.gain.text.clone(),
+            risk: first_clause(&row.risk).to_string(),
         }
     }
 }
@@ -311,16 +379,36 @@ mod tests {
 
     #[test]
     fn halts_that_nothing_divides_are_most_likely_idle() {
-        let text = |undivided, unknown| {
-            let parts = AllParts::ZERO.with(TimePart::Guest, Nanos(1_000 - undivided - unknown));
+        let row = |undivided, unknown| {
+            let parts = AllParts::ZERO.with(TimePart::Guest, Nanos(990 - undivided - unknown));
             let parts = parts.with(TimePart::Undivided, Nanos(undivided)).with(TimePart::Unknown, Nanos(unknown));
-            let input = VerdictInput { parts, exits: 9, timed_exits: 9, forced_out: Nanos::ZERO };
-            VerdictRow::worded(&Verdict::of(&input), &words(), None).text
+            let input = VerdictInput {
+                parts: parts.with(TimePart::Kernel, Nanos(10)),
+                exits: 9,
+                timed_exits: 9,
+                forced_out: Nanos::ZERO,
+            };
+            VerdictRow::worded(&Verdict::of(&input), &words(), None)
         };
-        let halts = "Cannot tell, most likely halted: 98.6% of vCPU time is in halts that no event divides into polling, halted and steal; \
-            record with `exitscope record";
-        assert!(text(986, 10).starts_with(halts), "{}", text(986, 10));
-        assert!(text(400, 401).starts_with("Cannot tell: 80.1% of vCPU time is unaccounted for"), "{}", text(400, 401));
+        // The answer, then the doubt.
+        let halts = row(976, 10);
+        assert_eq!(halts.text, "Exits cost 1.0% of vCPU time; most likely vCPUs are halted most of the time");
+        let doubt = "97.6% of vCPU time is in halts that no event divides into polling, halted and steal; record with `exitscope record";
+        assert!(halts.is_doubtful && halts.doubts[0].starts_with(doubt), "{halts:?}");
+        let unknown = row(400, 401);
+        assert_eq!(unknown.text, "Exits cost 1.0% of vCPU time; where most of the time goes is doubtful");
+        assert!(unknown.doubts[0].starts_with("80.1% of vCPU time is unaccounted for"), "{unknown:?}");
+    }
+
+    #[test]
+    fn a_risk_is_shown_as_its_first_clause() {
+        assert_eq!(
+            first_clause("it is left off (AutoEOI; the PIT); AVIC needs Zen 4"),
+            "it is left off (AutoEOI; the PIT)"
+        );
+        assert_eq!(first_clause("only with a CPU for each: it looks busy"), "only with a CPU for each");
+        assert_eq!(first_clause("it takes 0.5 GB. Without it, none"), "it takes 0.5 GB");
+        assert_eq!(first_clause("none known"), "none known");
     }
 
     #[test]

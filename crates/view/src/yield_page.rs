@@ -39,7 +39,7 @@ pub(crate) fn yield_sections(report: &Report) -> Vec<PageSection> {
         sections.push(preempted(rows));
     }
     if !rows.longest.is_empty() {
-        sections.push(longest(rows));
+        sections.push(longest(rows, report));
     }
     sections.extend(windows(rows));
     sections.extend(rows.queue.as_ref().map(queue));
@@ -305,9 +305,9 @@ fn preempted(rows: &YieldRows) -> PageSection {
     }
 }
 
-fn longest(rows: &YieldRows) -> PageSection {
+fn longest(rows: &YieldRows, report: &Report) -> PageSection {
     let columns = vec![
-        column("at (s)", false, 0),
+        column("at", false, 0),
         column("VM", true, 1),
         column("vCPU", true, 0),
         column("preempted for", false, 0),
@@ -316,7 +316,7 @@ fn longest(rows: &YieldRows) -> PageSection {
     ];
     let row = |row: &PreemptionRow| {
         vec![
-            Moment::from_nanos(row.at_ns).to_string(),
+            report.moment(row.at_ns, Nanos(1)),
             row.who.vm_label(),
             row.who.vcpu_label(),
             length(Some(row.ran_ns.saturating_sub(row.at_ns))),

@@ -73,6 +73,7 @@ const PL031: &str = "guests read the PL031 when they boot and when they sleep: t
 /// `virtio_mmio_ioeventfd_enabled` of QEMU's hw/virtio/virtio-mmio.c: doorbells do not go to user space where the kernel can take
 /// them; what else the page has (status, configuration, ends of interrupts) does.
 static VIRTIO_MMIO: Cure = Cure {
+    title: "Connect the virtio devices by PCI",
     change: "connect the virtio devices by PCI: over virtio-mmio the device model answers each access to the device's \
         page: reads and ends of interrupts, and doorbells that no ioeventfd takes; by PCI, with MSI-X, interrupts \
         need no access",

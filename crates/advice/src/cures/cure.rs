@@ -89,6 +89,8 @@ pub(crate) struct Switch {
 /// A change that makes a guest ask less often, or less dearly.
 #[derive(Debug)]
 pub(crate) struct Cure {
+    /// The change as a short imperative, without its conditions.
+    pub title: &'static str,
     pub change: &'static str,
     /// What must be on at the host; whether it is, is asked of the recording.
     pub switches: &'static [Switch],
@@ -107,6 +109,7 @@ pub(crate) const NOBODY: &str = "nobody";
 
 /// A guest that asks less often, but for how: nothing of the host's changes that, and nobody knows how much it can do without.
 pub(crate) const IN_GUEST: Cure = Cure {
+    title: "",
     change: "",
     switches: &[],
     settings: &[],

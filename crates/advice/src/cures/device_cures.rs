@@ -141,6 +141,7 @@ pub(crate) const PCI: &str = "guests access it when they boot and when drivers s
 /// `clocksource_watchdog` of kernel/time/clocksource.c has Linux leave an unstable TSC. Windows without the timers falls back to the
 /// RTC or the PM timer; what `hv-stimer` needs: QEMU's docs/system/i386/hyperv.rst.
 static HPET: Cure = Cure {
+    title: "Replace the HPET by a clock that needs no exit",
     change: "give the guest a clock that it reads without an exit, and then remove the HPET: a Linux guest that keeps \
         time with it has fallen back from the TSC or kvm-clock, and its dmesg shows why; Windows needs all of \
         Hyper-V's timers",
@@ -171,6 +172,7 @@ static HPET: Cure = Cure {
 };
 
 static PM_TIMER: Cure = Cure {
+    title: "Replace the ACPI PM timer as the guest's clock",
     change: "if it is the guest's clock, offer one that is read without an exit: kvm-clock for Linux, Hyper-V's reference \
         TSC for Windows",
     switches: &[],
@@ -194,6 +196,7 @@ static PM_TIMER: Cure = Cure {
 };
 
 static RTC: Cure = Cure {
+    title: "Offer Windows Hyper-V's timers instead of the RTC",
     change: "if the guest is Windows, offer Hyper-V's timers: without them it runs on the periodic interrupt of the RTC, and \
         reads its registers each time",
     switches: &[],
@@ -214,6 +217,7 @@ static RTC: Cure = Cure {
 };
 
 static PIT: Cure = Cure {
+    title: "Let KVM emulate the PIT",
     change: "let KVM answer for the PIT instead of user space",
     switches: &[],
     settings: &[qemu("-machine kernel_irqchip=on"), libvirt("features", "<ioapic driver='kvm'/>")],
@@ -228,6 +232,7 @@ static PIT: Cure = Cure {
 };
 
 pub(crate) static IRQCHIP: Cure = Cure {
+    title: "Let KVM emulate the interrupt controllers",
     change: "let KVM be the interrupt controllers instead of user space",
     switches: &[],
     settings: &[qemu("-machine kernel_irqchip=on"), libvirt("features", "<ioapic driver='kvm'/>")],
@@ -240,6 +245,7 @@ pub(crate) static IRQCHIP: Cure = Cure {
 };
 
 static LOCAL_APIC: Cure = Cure {
+    title: "Use x2APIC and APIC virtualisation",
     change: "let the guest use x2APIC, and the processor its APIC virtualisation: the guest reaches its local APIC \
         through memory, with an exit each time",
     switches: APICV,
@@ -255,6 +261,7 @@ static LOCAL_APIC: Cure = Cure {
 
 /// AVIC takes accesses to the page; registers of x2APIC exit under it before Zen 4 (`avic_hardware_setup` of arch/x86/kvm/svm/avic.c).
 pub(crate) static LOCAL_APIC_BY_AVIC: Cure = Cure {
+    title: "Use APIC virtualisation (AVIC)",
     change: "have the processor virtualise the APIC (AVIC): the guest reaches its local APIC through memory, with an exit each time",
     settings: &[],
     xen: "",
@@ -267,6 +274,7 @@ pub(crate) const APIC_PAGE: &str = "local APIC";
 
 /// Xen has APIC virtualisation for Intel's processors alone (XEN_SYSCTL_PHYSCAP_X86_ASSISTED_X2APIC).
 pub(crate) static LOCAL_APIC_ON_SVM: Cure = Cure {
+    title: "Use x2APIC or event channels in the guest",
     change: "let the guest use x2APIC, which spares the emulation of an instruction, or event channels, which spare \
         the exit as well: the guest reaches its local APIC through memory, with an exit each time, and Xen has no \
         APIC virtualisation on AMD's processors",
@@ -279,6 +287,7 @@ pub(crate) static LOCAL_APIC_ON_SVM: Cure = Cure {
 
 /// With `kernel_irqchip=off`.
 pub(crate) static LOCAL_APIC_OUTSIDE: Cure = Cure {
+    title: "Let KVM emulate the local APIC",
     change: "let KVM be the local APIC instead of user space: each access to it goes there",
     switches: &[],
     settings: &[qemu("-machine kernel_irqchip=on"), libvirt("features", "<ioapic driver='kvm'/>")],
@@ -290,6 +299,7 @@ pub(crate) const SERIAL_PORT: &str = "serial port";
 
 /// Where no byte goes through.
 pub(crate) static SERIAL_STATUS: Cure = Cure {
+    title: "Find out what polls the serial port's status",
     change: "the guest only looks at the port's status, and no byte goes through: find out what polls it",
     settings: &[by_hand("the rip of the exits shows whose code it is: `exitscope report FILE --by rip`")],
     xen: "the rip of the exits shows whose code it is: `exitscope report FILE --tsc-hz … --by rip`",
@@ -301,6 +311,7 @@ pub(crate) static SERIAL_STATUS: Cure = Cure {
 
 /// Where no device is at the port.
 pub(crate) static NO_SERIAL_PORT: Cure = Cure {
+    title: "Find out what polls the missing serial port",
     change: "no device is at this port, and Xen answers each read with ones: find out what in the guest polls it",
     helps: CureCondition::Always,
     ..SERIAL_STATUS
@@ -311,6 +322,7 @@ pub(crate) const VIRTIO_CONSOLE: AdviceSetting =
     AdviceSetting::When { condition: SettingCondition::VirtioConsole, set: &AdviceSetting::GuestBoot("console=hvc0") };
 
 pub(crate) static SERIAL: Cure = Cure {
+    title: "Use a paravirtual console instead of the serial port",
     change: "move the console from the emulated serial port to a paravirtual one: each byte, and each look whether \
         the port is ready, is an exit to the device model",
     switches: &[],
@@ -330,6 +342,7 @@ pub(crate) static SERIAL: Cure = Cure {
 };
 
 static KEYBOARD: Cure = Cure {
+    title: "Remove the keyboard controller",
     change: "remove the keyboard controller: the guest accesses it",
     switches: &[],
     settings: &[
@@ -347,6 +360,7 @@ static KEYBOARD: Cure = Cure {
 };
 
 static DELAY: Cure = Cure {
+    title: "Tell the guest's kernel not to write port 0x80",
     change: "if it is a Linux guest's kernel that waits by writing port 0x80 (io_delay=0x80), tell it not to",
     switches: &[],
     settings: &[AdviceSetting::GuestBoot("io_delay=none")],
@@ -359,6 +373,7 @@ static DELAY: Cure = Cure {
 };
 
 static IDE: Cure = Cure {
+    title: "Move the disk from IDE to virtio",
     change: "move the disk to virtio: an IDE request takes many port accesses, and each is an exit to the device model",
     switches: &[],
     settings: &[
@@ -376,6 +391,7 @@ static IDE: Cure = Cure {
 /// QEMU's pc has the controller always, q35 with a drive alone (`pc_superio_init` of hw/i386/pc.c, called with `true` and with
 /// `!mc->no_floppy`), and -nodefaults would take other devices as well, and leave pc's controller.
 static FLOPPY: Cure = Cure {
+    title: "Stop the guest's use of the floppy controller",
     change: "have the guest leave the floppy controller alone",
     switches: &[],
     settings: &[
@@ -393,6 +409,7 @@ static FLOPPY: Cure = Cure {
 };
 
 static VGA: Cure = Cure {
+    title: "Use a virtio display, or none",
     change: "use a virtio display, or none: the guest draws through VGA's ports and window, an exit for each access",
     switches: &[],
     settings: &[
@@ -409,6 +426,7 @@ static VGA: Cure = Cure {
 };
 
 static DEBUG_CONSOLE: Cure = Cure {
+    title: "Use a firmware without debug output",
     change: "use a firmware without debug output, or remove the debug console",
     switches: &[],
     settings: &[qemu("(without) -device isa-debugcon,iobase=0x402")],
@@ -421,6 +439,7 @@ static DEBUG_CONSOLE: Cure = Cure {
 };
 
 static VMPORT: Cure = Cure {
+    title: "Remove VMware's backdoor port",
     change: "remove VMware's backdoor: something in the guest uses it, as its mouse driver and open-vm-tools do",
     switches: &[],
     settings: &[libvirt("features", "<vmport state='off'/>"), qemu("-machine vmport=off")],

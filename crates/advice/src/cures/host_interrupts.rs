@@ -21,6 +21,7 @@ const SENDERS: AdviceSetting = by_hand(
 
 /// Where no vector says what they are: of AMD's processors none does (an intercepted INTR stays pending until the host takes it).
 pub(crate) static HOST_INTERRUPTS: Cure = Cure {
+    title: "Keep other interrupts off the vCPUs' CPUs",
     change: "keep interrupts that are not the VM's away from the CPUs of its vCPUs: each makes the guest leave",
     switches: &[],
     settings: &[
@@ -51,6 +52,7 @@ pub(crate) static HOST_INTERRUPTS: Cure = Cure {
 /// `apic_timer_fn` of arch/x86/kvm/lapic.c is a guest's timer, `tick_nohz_handler` (before 6.9 `tick_sched_timer`) of
 /// kernel/time/tick-sched.c the tick; nohz_full= of Documentation/timers/no_hz.rst.
 pub(crate) static TIMER: Cure = Cure {
+    title: "Find out whose timers interrupt the vCPUs' CPUs",
     change: "the host's own timer interrupts the CPUs of these vCPUs: its tick, timers of the host, and those timers of guests that VMX's \
         preemption timer does not keep",
     settings: &[
@@ -88,6 +90,7 @@ pub(crate) const PREEMPTION_TIMER_SWITCH: Switch = Switch {
 };
 
 pub(crate) static GUEST_TIMER: Cure = Cure {
+    title: "Let VMX's preemption timer keep the guest's timer",
     change: "most of these interrupts are the guest's own timer, which a timer of the host emulates: have VMX's \
         preemption timer keep it, or let the guest arm it less often",
     switches: &[PREEMPTION_TIMER_SWITCH],
@@ -104,6 +107,7 @@ pub(crate) static GUEST_TIMER: Cure = Cure {
 
 /// The same where nothing says how many of them are.
 pub(crate) static GUEST_TIMERS_TOO: Cure = Cure {
+    title: "Switch VMX's preemption timer on",
     change: "the host's own timer interrupts the CPUs of these vCPUs, for the guest's timers too, as VMX's preemption timer is off: have it keep \
         those, and see what the others are",
     settings: TIMER.settings,
@@ -112,6 +116,7 @@ pub(crate) static GUEST_TIMERS_TOO: Cure = Cure {
 
 /// `kvm_vcpu_kick` of virt/kvm/kvm_main.c and `resched_curr` of kernel/sched/core.c send them.
 pub(crate) static RESCHEDULE: Cure = Cure {
+    title: "Find out who sends reschedule interrupts",
     change: "another CPU asks these to reschedule: KVM itself, to have a running vCPU look at an interrupt or a request, or the scheduler, \
         for a task that it wakes there: find out who sends them",
     settings: &[
@@ -135,6 +140,7 @@ pub(crate) static RESCHEDULE: Cure = Cure {
 /// `smp_call_function_many_cond` of kernel/smp.c; `kvm_kick_many_cpus` of virt/kvm/kvm_main.c, `flush_tlb_multi` of arch/x86/mm/tlb.c,
 /// `membarrier_private_expedited` of kernel/sched/membarrier.c are callers.
 pub(crate) static FUNCTION_CALL: Cure = Cure {
+    title: "Find out who sends function-call interrupts",
     change: "other CPUs have these call a function: TLB flushes of a process that runs there (the VMM's too), membarrier(), requests of \
         KVM's to all vCPUs of a VM, wake-ups: find out who sends them",
     settings: &[
@@ -153,6 +159,7 @@ pub(crate) static FUNCTION_CALL: Cure = Cure {
 /// arch/x86/kvm/vmx/nested.c `prepare_vmcs02_constant_state` gives L2 another notification vector, and `prepare_vmcs02_early` no posted
 /// interrupts unless L1 asks for them.
 pub(crate) static POSTED: Cure = Cure {
+    title: "Find out why posted interrupts are not in force",
     change: "notifications of posted interrupts make the guest leave; the processor would take them without an exit \
         if posted interrupts were in force for the vCPU that runs. They are not: APICv is inhibited, a nested guest \
         (L2) runs, or the notification is for another vCPU",
@@ -173,6 +180,7 @@ pub(crate) static POSTED: Cure = Cure {
 /// `pi_enable_wakeup_handler` and `pi_wakeup_handler` of arch/x86/kvm/vmx/posted_intr.c: the CPU on which a vCPU blocked gets its posted
 /// interrupts, of assigned devices and of IPI virtualisation (`vmx_needs_pi_wakeup`).
 pub(crate) static POSTED_WAKEUP: Cure = Cure {
+    title: "Give each vCPU a CPU of its own",
     change: "posted interrupts wake vCPUs that halted on these CPUs, and the vCPUs that run there now leave their \
         guest for it: give each vCPU a CPU of its own",
     settings: &[by_hand(
@@ -189,6 +197,7 @@ pub(crate) static POSTED_WAKEUP: Cure = Cure {
 /// through /proc/irq. Posted interrupts: `vmx_can_use_vtd_pi` of arch/x86/kvm/vmx/posted_intr.c, `avic_pi_update_irte` of
 /// arch/x86/kvm/svm/avic.c.
 pub(crate) static DEVICE: Cure = Cure {
+    title: "Move devices' interrupts to other CPUs",
     change: "devices of the host interrupt the CPUs of these vCPUs: move their interrupts to other CPUs",
     settings: &[
         by_hand(

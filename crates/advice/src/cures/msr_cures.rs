@@ -149,6 +149,7 @@ const HV_EOI: &str = "the guest ends its interrupts through Hyper-V's registers 
 
 /// `spapr_vty`: H_PUT_TERM_CHAR takes 16 bytes at most (hw/char/spapr_vty.c of QEMU).
 static TERM_CHAR: Cure = Cure {
+    title: "Print less on the guest's console",
     change: "print less on the console: each call carries 16 characters at most, and goes to user space",
     switches: &[],
     settings: &[
@@ -192,6 +193,7 @@ static IPIV: &[Switch] = &[
 ];
 
 static TIMER: Cure = Cure {
+    title: "Let the guest arm its timer less often",
     change: "let the guest arm its timer less often (its tick: nohz_full=, a kernel of lower HZ; programs that sleep briefly): each arming \
         is an exit, and each expiry most often another",
     settings: &[
@@ -208,6 +210,7 @@ static TIMER: Cure = Cure {
 
 /// `stimer_expiration` in arch/x86/kvm/hyperv.c: a direct timer is an interrupt, without a message that is to be ended.
 static END_OF_MESSAGE: Cure = Cure {
+    title: "Switch Hyper-V's direct synthetic timers on",
     change: "let Hyper-V's synthetic timers interrupt directly, without a message whose end is an exit",
     switches: &[],
     settings: &[
@@ -223,6 +226,7 @@ static END_OF_MESSAGE: Cure = Cure {
 };
 
 static STIMER: Cure = Cure {
+    title: "Let the guest ask for fewer timers",
     change: "let the guest ask for fewer timers: each arming of a synthetic timer is an exit, whatever the mode",
     settings: &[by_hand("in the guest: `powercfg /energy` names programs that ask for a timer of 1 ms")],
     risk: "programs that sleep for very short times wake up later",
@@ -231,6 +235,7 @@ static STIMER: Cure = Cure {
 
 /// `kvm_arch_init_vcpu` in QEMU's target/i386/kvm/kvm.c: invtsc_mig_blocker, unless user_tsc_khz is set.
 static REFERENCE_TIME: Cure = Cure {
+    title: "Switch the guest's clock to the reference TSC page",
     change: "have the guest read its time from Hyper-V's reference TSC page, without an exit, instead of the register",
     switches: &[],
     settings: &[
@@ -266,6 +271,7 @@ const SENDERS: AdviceSetting = by_hand(
 
 /// `kvm_send_ipi_mask` and `kvm_flush_tlb_multi` of arch/x86/kernel/kvm.c.
 static IPI: Cure = Cure {
+    title: "Send fewer interrupts between vCPUs, or virtualise them",
     change: "let the processor deliver interrupts between vCPUs (IPI virtualisation: Intel from Sapphire Rapids on, \
         AVIC on AMD), or reduce their number: by fewer vCPUs, or, if CPUs are free, by guest halt polling, which \
         needs no interrupt to wake a vCPU",
@@ -290,6 +296,7 @@ static IPI: Cure = Cure {
 /// `avic_incomplete_ipi_interception` of arch/x86/kvm/svm/avic.c: AVIC_IPI_FAILURE_TARGET_NOT_RUNNING. Who waits for work in
 /// haltpoll says by TIF_POLLING_NRFLAG that nobody need send it an interrupt: drivers/cpuidle/poll_state.c.
 pub(crate) static IPI_TO_HALTED: Cure = Cure {
+    title: "Send fewer interrupts to halted vCPUs",
     change: "most of these interrupts wake vCPUs that have halted, and such a wake-up is an exit even with AVIC: \
         reduce their number by fewer vCPUs, or, if CPUs are free, by guest halt polling, which needs no interrupt to \
         wake a vCPU",
@@ -307,6 +314,7 @@ pub(crate) static IPI_TO_HALTED: Cure = Cure {
 
 /// The same, where a guest must not poll.
 pub(crate) static IPI_TO_HALTED_ALONE: Cure = Cure {
+    title: "Give the guest fewer vCPUs, to send fewer interrupts",
     change: "most of these interrupts wake vCPUs that have halted, and such a wake-up is an exit even with AVIC: \
         reduce their number, above all by fewer vCPUs; not by guest halt polling, because CPUs are short",
     settings: &[SENDERS],
@@ -317,6 +325,7 @@ pub(crate) static IPI_TO_HALTED_ALONE: Cure = Cure {
 
 /// `arch_irq_work_raise` of arch/x86/kernel/irq_work.c; `vmx_update_msr_bitmap_x2apic` of arch/x86/kvm/vmx/vmx.c.
 pub(crate) static IPI_TO_ITSELF: Cure = Cure {
+    title: "Send fewer interrupts from vCPUs to themselves",
     change: "most of these interrupts go to the vCPU that sends them: reduce their number, or let the processor \
         deliver them",
     switches: APICV,
@@ -340,6 +349,7 @@ pub(crate) static IPI_TO_ITSELF: Cure = Cure {
 
 /// `kvm_hv_send_ipi`, `kvm_hv_flush_tlb` of arch/x86/kvm/hyperv.c.
 static HV_IPIS: Cure = Cure {
+    title: "Switch Hyper-V's IPI and TLB-flush hypercalls on",
     change: "let Windows send interrupts and flush TLBs by hypercalls, one for many vCPUs: through Hyper-V's register each interrupt is \
         an exit",
     switches: &[],
@@ -358,6 +368,7 @@ static HV_IPIS: Cure = Cure {
 };
 
 static EOI: Cure = Cure {
+    title: "Switch APIC virtualisation on",
     change: "have the processor virtualise the APIC: without that, ends of interrupts and task priorities are exits",
     switches: APICV,
     settings: &[by_hand(
@@ -381,6 +392,7 @@ pub(crate) const TSC_WRITES: &str = "the guest sets its TSC, as kernels do while
     CPUs: the rip of the exits shows what goes on setting it (`perf record -e kvm:kvm_exit -e kvm:kvm_msr`)";
 
 static TSC_CURE: Cure = Cure {
+    title: "Read the guest's clock with RDTSC",
     change: "let the guest read its clock with RDTSC instead of the MSR",
     settings: &[by_hand("in the guest: the rip of the exits shows whose code it is (`perf record -e kvm:kvm_exit`)")],
     ..IN_GUEST
@@ -388,6 +400,7 @@ static TSC_CURE: Cure = Cure {
 
 /// KVM_X86_DISABLE_EXITS_APERFMPERF of Documentation/virt/kvm/api.rst, of Linux 6.17; no option of QEMU's asks for it as of 10.2.
 static APERF: Cure = Cure {
+    title: "Read APERF and MPERF less often in the guest",
     change: "let the guest read APERF and MPERF less often",
     settings: &[
         by_hand("in the guest: turbostat, cpupower monitor and reads of scaling_cur_freq are what reads them"),
@@ -415,6 +428,7 @@ const MEDIATED: AdviceSetting = AdviceSetting::When {
 /// arch/x86/events/intel/core.c has drivers for the P6 up to the Pentium M, the Pentium 4 and Knights Corner alone; on arm64 ID_AA64DFR0_EL1 has no PMU, and `armv8pmu_probe_pmu` of
 /// drivers/perf/arm_pmuv3.c none either.
 pub(crate) static PMU: Cure = Cure {
+    title: "Stop counting with the PMU in the guest",
     change: "stop counting in the guest: every change of a performance counter is an exit, also for the watchdog that \
         uses one",
     switches: &[],
@@ -441,6 +455,7 @@ static AMD_PMU: Cure = Cure {
 
 /// RDPMC's exit is kept unless the PMU is mediated: `kvm_need_rdpmc_intercept` of arch/x86/kvm/pmu.c, and always before Linux 7.0.
 pub(crate) static RDPMC: Cure = Cure {
+    title: "Read performance counters less often in the guest",
     change: "let the guest's programs read performance counters less often: each RDPMC is an exit",
     settings: &[
         by_hand(
@@ -453,6 +468,7 @@ pub(crate) static RDPMC: Cure = Cure {
 };
 
 pub(crate) static CPUID: Cure = Cure {
+    title: "Use CPUID less in the guest's program",
     change: "let the guest's program use CPUID less: it always exits, and no setting of the host changes that",
     settings: &[by_hand(
         "in the guest: the rip of the exits shows whose code it is; CPUID as a fence around RDTSC can be LFENCE or \

@@ -52,6 +52,7 @@ const IF_COLLAPSE: AdviceSetting = AdviceSetting::When { condition: SettingCondi
 
 /// Pages fault again, and no event says who took them.
 pub(crate) static TAKEN_AWAY: Cure = Cure {
+    title: "Find out what unmaps the guest's pages",
     change: "most of these pages faulted before in this recording, so something unmapped them meanwhile: find out what",
     switches: &[],
     settings: &[
@@ -77,6 +78,7 @@ pub(crate) static TAKEN_AWAY: Cure = Cure {
 
 /// Where the host changes mappings meanwhile: that a page had no fault before in the recording does not say that it was not there before.
 pub(crate) static PERHAPS_TAKEN: Cure = Cure {
+    title: "Find out whether the host unmaps the guest's pages",
     change: "find out whether these pages fault because the host unmapped them, before trying huge pages or preallocation: the host \
         changes the VMM's mappings meanwhile (kvm_unmap_hva_range, of KVM's MMU notifier), no thread does most of it, and pages may \
         have been mapped before the recording",
@@ -87,6 +89,7 @@ pub(crate) static PERHAPS_TAKEN: Cure = Cure {
 /// mm/migrate.c, at the fault; `wp_page_copy` of mm/memory.c is a write to a shared page; `try_to_free_pages` of mm/vmscan.c and
 /// `try_to_compact_pages` of mm/compaction.c are asked by who allocates.
 pub(crate) static BY_VCPUS: Cure = Cure {
+    title: "Find out whether the host unmaps the guest's pages",
     change: "find out whether these pages fault because the host unmapped them, before trying huge pages or preallocation: the vCPU \
         threads themselves change mappings (kvm_unmap_hva_range, of KVM's MMU notifier). NUMA balancing, writes to pages that KSM merged, and a shortage of \
         memory all do that in a vCPU's thread, and the recording does not tell them apart",
@@ -97,6 +100,7 @@ pub(crate) static BY_VCPUS: Cure = Cure {
 /// `task_numa_work` of kernel/sched/fair.c has `change_prot_numa` make up to numa_balancing_scan_size_mb (256) inaccessible at once, in the
 /// thread whose memory it is; what else the kernel does there by itself (migration, reclaim, copies on write) is of a folio at a time.
 pub(crate) static BY_NUMA_SCANS: Cure = Cure {
+    title: "Find out whether NUMA balancing unmaps the pages",
     change: "find out whether NUMA balancing causes these faults, before trying huge pages or preallocation: the vCPU threads \
         themselves change mappings of 4 MiB and more at once (kvm_unmap_hva_range, of KVM's MMU notifier), as its scans do, and a guest \
         faults again on what they made inaccessible",
@@ -107,6 +111,7 @@ pub(crate) static BY_NUMA_SCANS: Cure = Cure {
 
 /// The same where NUMA balancing is off.
 pub(crate) static BY_VCPUS_WITHOUT_NUMA: Cure = Cure {
+    title: "Find out whether the host unmaps the guest's pages",
     change: "find out whether these pages fault because the host unmapped them, before trying huge pages or preallocation: the vCPU \
         threads themselves change mappings (kvm_unmap_hva_range, of KVM's MMU notifier), and NUMA balancing is off (kernel.numa_balancing=0). Writes to pages \
         that KSM merged and a shortage of memory do that, too, and the recording does not tell them apart",
@@ -116,6 +121,7 @@ pub(crate) static BY_VCPUS_WITHOUT_NUMA: Cure = Cure {
 
 /// Any thread of the process may get the turn of `task_numa_work`.
 pub(crate) static BY_VMM: Cure = Cure {
+    title: "Find out whether the VMM unmaps the guest's pages",
     change: "find out whether these pages fault because the VMM unmapped them, before trying huge pages or preallocation: threads of \
         its process that are no vCPUs change mappings (kvm_unmap_hva_range), as for a balloon, a migration or a snapshot",
     settings: &[VMM, IF_NUMA],
@@ -124,6 +130,7 @@ pub(crate) static BY_VMM: Cure = Cure {
 
 /// `collapse_huge_page` of mm/khugepaged.c takes what is mapped small away, and maps a huge page in its place.
 pub(crate) static BY_KHUGEPAGED: Cure = Cure {
+    title: "Back the guest's memory with huge pages at its start",
     change: "back the guest's memory with huge pages from the beginning: khugepaged collapses small pages into huge ones \
         (kvm_unmap_hva_range in its thread), and unmaps the small ones from the guest for that; it ends when all memory is \
         collapsed, unless something splits it again",
@@ -133,6 +140,7 @@ pub(crate) static BY_KHUGEPAGED: Cure = Cure {
 
 /// `write_protect_page` and `replace_page` of mm/ksm.c; a write to a merged page takes it away once more (`wp_page_copy`).
 pub(crate) static BY_KSM: Cure = Cure {
+    title: "Keep ksmd off this VM's memory",
     change: "have ksmd leave this VM's memory alone: it merges equal pages (kvm_unmap_hva_range in its thread), and unmaps them from \
         the guest for that",
     settings: &[KSM, qemu("-machine mem-merge=off"), libvirt("memoryBacking", "<nosharepages/>")],
@@ -143,6 +151,7 @@ pub(crate) static BY_KSM: Cure = Cure {
 
 /// `mlock` keeps pages from `shrink_folio_list` of mm/vmscan.c: they are not evictable.
 pub(crate) static BY_RECLAIM: Cure = Cure {
+    title: "Run fewer or smaller VMs, or lock this VM's memory",
     change: "run fewer or smaller VMs, or lock this one's memory: the host is short of memory, and kswapd unmaps the guest's pages to \
         reclaim them (kvm_unmap_hva_range in its thread)",
     settings: &[RECLAIM, libvirt("memoryBacking", "<locked/>"), qemu("-overcommit mem-lock=on")],
@@ -159,6 +168,7 @@ pub(crate) const KCOMPACTD: AdviceSetting = by_hand(
         woken for allocations of several pages in a row, which that setting does not change",
 );
 pub(crate) static BY_COMPACTION: Cure = Cure {
+    title: "Find out why kcompactd moves the guest's pages",
     change: "find out why kcompactd runs: it moves pages together, to make room for large ones, and unmaps the guest's pages for that \
         (kvm_unmap_hva_range in its thread)",
     settings: &[KCOMPACTD],

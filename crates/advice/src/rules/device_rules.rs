@@ -684,8 +684,8 @@ impl JudgedVm<'_> {
         let acts = if self.host.xen && cure.acts == Acts::WithModule { Acts::AtStart } else { cure.acts };
         // What is said of AVIC is of AMD's processors.
         let risk = if self.input.is_vmx && cure.risk == OF_AVIC { OF_APICV } else { cure.risk };
-        let (rule, payer) = (CURE, cure.payer);
-        self.advise(AdviceText { rule, subject, change, risk, payer, acts }, settings, range, facts, judgement)
+        let (rule, title, payer) = (CURE, cure.title, cure.payer);
+        self.advise(AdviceText { rule, subject, title, change, risk, payer, acts }, settings, range, facts, judgement)
     }
 
     /// What a cure wins.
@@ -843,6 +843,7 @@ impl JudgedVm<'_> {
             rule: words.rule,
             subject: words.subject,
             vm: Some(self.id),
+            title: words.title.into(),
             change: words.change,
             settings,
             gain,
@@ -883,10 +884,10 @@ const OF_APICV: &str = "none known";
 const UNTIMED: &str = "none of these exits is timed";
 
 /// What ranges go by.
-const MEDIANS: &str = "from their time with long exits cut to the median, to all their time";
-const BEYOND: &str = "from the time outside the kernel and on the way out and back, with long exits cut to the median, to all their time";
-const IN_KERNEL: &str = "the time by which they exceed accesses that the kernel serves in this recording: from their time \
-    with long exits cut to the median, to all their time";
+const MEDIANS: &str = "at least their time with no exit counted longer than the median, at most all their time";
+const BEYOND: &str = "at least the time outside the kernel and on the way there and back, no exit counted longer than the median; at most all their time";
+const IN_KERNEL: &str = "what they take more than accesses that the kernel serves in this recording: at least with no exit \
+    counted longer than the median, at most with all their time";
 
 /// What an advice is about, as far as facts and words go.
 #[derive(Clone, Copy)]
@@ -901,6 +902,7 @@ pub(crate) struct Thing<'a> {
 pub(crate) struct AdviceText {
     pub rule: Rule,
     pub subject: CauseSubject,
+    pub title: &'static str,
     pub change: String,
     pub risk: &'static str,
     pub payer: &'static str,

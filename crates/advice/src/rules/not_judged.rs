@@ -73,7 +73,7 @@ pub(crate) const OF_ALL: &[Gap] = &[
 /// The same, of what no rule looks at.
 pub(crate) const OF_NO_RULE: &[Gap] = &[
     Gap {
-        what: "what usually happens",
+        what: "whether this moment is usual",
         lacks: Lacks::AnotherRecording,
         missing: |of| {
             (of.selected.facts.duration < SHORT)

@@ -932,6 +932,7 @@ const SMM: &str = "the guest's firmware leaves system management mode, which it 
 /// `direct_page_fault` of arch/x86/kvm/mmu/mmu.c maps a page when the guest touches it first, whether or not the VMM has it
 /// already; KVM_PRE_FAULT_MEMORY of Linux 6.11 (Documentation/virt/kvm/api.rst) does so before.
 static FIRST_TOUCH: Cure = Cure {
+    title: "Back the guest's memory with huge pages",
     change: "the guest touches most of these pages for the first time in this recording: back its memory with huge \
         pages, so that one fault maps 2 MiB or 1 GiB, and have them there before the guest needs them; while a guest \
         boots or its program grows, such faults are normal",
@@ -954,6 +955,7 @@ static FIRST_TOUCH: Cure = Cure {
 };
 
 static EITHER: Cure = Cure {
+    title: "Record the faults' addresses",
     change: "the guest accesses memory that is not mapped for it, for the first time or because the host unmapped it \
         meanwhile; without the addresses the recording does not show which",
     switches: &[],
@@ -975,6 +977,7 @@ static EITHER: Cure = Cure {
 /// `kvm_faultin_pfn` of arch/x86/kvm/mmu/mmu.c: getting the page would have to wait for its being read, from swap, a file, or, by
 /// userfaultfd, the source of a migration.
 static READ_IN: Cure = Cure {
+    title: "Keep the guest's memory in the host's memory",
     change: "most of these pages are not in the host's memory and have to be read in first (kvm_async_pf_not_present): the host has \
         swapped the guest's memory out, or its memory is a file, or still with the source of a postcopy migration",
     settings: &[
@@ -993,6 +996,7 @@ static READ_IN: Cure = Cure {
 
 /// [`FIRST_TOUCH`] where a page of 2 MiB can spare no fault.
 static ONCE_EACH: Cure = Cure {
+    title: "Preallocate the guest's memory",
     change: "the guest touches most of these pages for the first time in this recording, and most of the time goes \
         into faults that are alone in their 2 MiB: the host maps huge pages already, or huge pages would not reduce \
         the number of faults; preallocate the guest's memory",
@@ -1009,6 +1013,7 @@ static ONCE_EACH: Cure = Cure {
 /// `kvmppc_book3s_radix_page_fault` of arch/powerpc/kvm/book3s_64_mmu_radix.c has no tracepoint, and hands what is in no memslot to
 /// `kvmppc_hv_emulate_mmio`.
 static UNTOLD: Cure = Cure {
+    title: "Find out which memory or device these accesses are for",
     change: "the guest accesses memory that is not mapped for it, or a device that is emulated there: no event of \
         this kernel shows where",
     settings: &[
@@ -1028,6 +1033,7 @@ static UNTOLD: Cure = Cure {
 /// `nx_huge_pages` and `nx_huge_pages_recovery_ratio` of Documentation/admin-guide/kernel-parameters.txt, and
 /// hw-vuln/multihit.rst beside it.
 static NX_HUGE_PAGES: Cure = Cure {
+    title: "Decide whether KVM is to split executable huge pages",
     change: "the guest runs code from pages that may not be executed: KVM maps huge pages so, and splits them where guests run code, \
         against a flaw of Intel's processors (iTLB multihit)",
     switches: &[],
@@ -1047,6 +1053,7 @@ static NX_HUGE_PAGES: Cure = Cure {
 /// `kvm_mmu_slot_apply_flags`, `fast_page_fault` of arch/x86/kvm; a page that was only read so far may be the zero page, or
 /// KSM's, until it is written.
 static DIRTY: Cure = Cure {
+    title: "Find out what write-protects the guest's pages",
     change: "the guest writes to pages that it may only read for now: its memory is being logged (a migration, a backup, an emulated \
         display), or is shared until it is written (KSM, the zero page), or holds page tables that KVM follows (those of a nested \
         guest)",
@@ -1069,6 +1076,7 @@ static DIRTY: Cure = Cure {
 
 /// `kvm_enable_irq_window`; with APICv or AVIC hardware waits for the guest itself.
 static WINDOWS: Cure = Cure {
+    title: "Switch APIC virtualisation on",
     change: "have the processor virtualise the APIC: without that, an interrupt that the guest cannot take yet waits for an exit at \
         the moment when it can, and so do task priorities",
     switches: APICV,
@@ -1118,6 +1126,7 @@ const SHADOWS_STILL: &str = "page faults leave the guest, too, where it was give
     …,phys-bits=…, kvm_intel's allow_smaller_maxphyaddr), and writes of CR3 while it has paging off or a debugger single-steps it";
 
 static SHADOWING: Cure = Cure {
+    title: "Switch EPT or NPT on",
     change: "have the processor translate the guest's addresses (EPT, NPT): KVM shadows its page tables, and page faults, INVLPG, \
         INVPCID and writes of CR3 are exits",
     switches: &[
@@ -1137,6 +1146,7 @@ const NESTED_STILL: &str =
     "what still leaves are the entries of its guest themselves, and fields that KVM does not shadow";
 
 static NESTED: Cure = Cure {
+    title: "Make the nested guest exit less often",
     change: "the guest is a hypervisor itself, and these are its own instructions, some for each exit of its guest: what counts is \
         how often that guest leaves",
     switches: &[
@@ -1167,6 +1177,7 @@ static NESTED: Cure = Cure {
 /// `kvm_vcpu_halt` of virt/kvm/kvm_main.c: `kvm_vcpu_check_block` finds the event before anybody blocks; cpuidle's haltpoll
 /// looks before it halts (drivers/cpuidle/governors/haltpoll.c).
 static PENDING: Cure = Cure {
+    title: "Switch guest halt polling on",
     change: "most halts of this guest find an event pending already: it leaves and comes back at once. Guest halt \
         polling looks for events for a while before the guest halts, which avoids such exits",
     settings: &[

@@ -23,8 +23,8 @@ pub enum InKernelPath {
 pub type Simulate<'a> = dyn Fn(SubjectKind, InKernelPath) -> Vec<f64> + 'a;
 
 /// What the shares are of.
-pub(crate) const SOURCE: &str = "how much of each access an answer in the kernel saves, as simulated for several x86 hosts: from the \
-    smallest share, applied to the exits' time with long exits cut to the median, to the largest, applied to all their time";
+pub(crate) const SOURCE: &str = "what an answer in the kernel saves of each access, as simulated for several x86 hosts: at least the \
+    smallest share, with no exit counted longer than the median; at most the largest share of all their time";
 
 /// The least and the most that this way spares.
 pub(crate) fn spared(simulate: &Simulate<'_>, kind: SubjectKind, way: InKernelPath) -> Option<(f64, f64)> {

@@ -18,6 +18,7 @@ struct Had {
     /// The fact.
     what: &'static str,
     /// What to do if it is most of the waiting.
+    title: &'static str,
     change: &'static str,
     settings: &'static [&'static str],
     risk: &'static str,
@@ -34,6 +35,7 @@ const HAD: [Had; 5] = [
     Had {
         time: |of| of.idle - of.idle_long,
         what: "share of that waiting during which nobody had the CPU: it was idle, for up to 1 ms each time",
+        title: "Let idle CPUs wake up sooner",
         change: "have idle CPUs wake up sooner: while these vCPUs waited, their CPU was mostly idle",
         settings: &[
             "`xenpm get-cpuidle-states` shows which idle states CPUs are in, and `xenpm set-max-cstate 1` ends the deep ones; \
@@ -47,6 +49,7 @@ const HAD: [Had; 5] = [
     Had {
         time: |of| of.own,
         what: "share of that waiting during which another vCPU of the same VM had the CPU",
+        title: "Give these VMs more CPUs, or fewer vCPUs",
         change: "give these VMs more CPUs to run on, or fewer vCPUs: while their vCPUs waited, mostly another one of the same VM \
             had the CPU",
         settings: &["`xl vcpu-list` shows on which CPUs vCPUs may run, `xl vcpu-pin` gives them others"],
@@ -58,6 +61,7 @@ const HAD: [Had; 5] = [
     Had {
         time: |of| of.domain_0,
         what: "share of that waiting during which domain 0 had the CPU",
+        title: "Give domain 0 CPUs of its own",
         change: "give domain 0 CPUs of its own: while these vCPUs waited, it mostly had theirs",
         settings: &["dom0_max_vcpus= and dom0_vcpus_pin on Xen's command line, or `xl vcpu-pin Domain-0 …` now"],
         risk: "guests have fewer CPUs left",
@@ -68,6 +72,7 @@ const HAD: [Had; 5] = [
     Had {
         time: |of| of.others,
         what: "share of that waiting during which vCPUs of other VMs had the CPU",
+        title: "Look at weights, caps and affinities",
         change: "look at weights, caps and affinities: while these vCPUs waited, other VMs mostly had their CPUs",
         settings: &["`xl vcpu-list` shows affinities, `xl sched-credit2` (or `xl sched-credit`) weights and caps"],
         risk: "other VMs get less CPU time",
@@ -78,6 +83,7 @@ const HAD: [Had; 5] = [
     Had {
         time: |of| of.idle_long,
         what: "share of that waiting during which nobody had the CPU: it was idle, for more than 1 ms each time",
+        title: "Find out why Xen left CPUs idle",
         change: "find out why Xen left CPUs idle: while these vCPUs waited, their CPU was idle for longer than any idle state takes to \
             leave",
         settings: &[
@@ -93,6 +99,8 @@ const HAD: [Had; 5] = [
 
 /// What is to be done about waiting.
 pub(crate) struct WaitCure {
+    /// The change in short; none where `change` is none.
+    pub title: Option<&'static str>,
     /// What to change; none where nothing had the CPU for most of it.
     pub change: Option<String>,
     pub settings: Vec<AdviceSetting>,
@@ -131,6 +139,7 @@ pub(crate) fn cure(
     }
     let row = most.unwrap_or(&HAD[3]);
     WaitCure {
+        title: most.map(|had| had.title),
         change: most.map(|had| match gave_away.saturating_mul(2) > whole {
             true => format!("{}; most of that waiting is after a SCHEDOP_yield of their own", had.change),
             false => had.change.to_string(),

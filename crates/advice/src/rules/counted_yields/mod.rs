@@ -59,6 +59,8 @@ pub struct CountedAdvice {
     pub of: usize,
     /// What is advised.
     pub rule: CountedRule,
+    /// The change as a short imperative, without its conditions.
+    pub title: &'static str,
     /// What to change.
     pub change: Cow<'static, str>,
     /// How exactly.

@@ -62,6 +62,7 @@ fn name_holder() -> CountedAdvice {
     CountedAdvice {
         of: 0,
         rule: CountedRule::NameHolder,
+        title: "Let the guest name the lock's holder when it yields",
         change: "where CPUs are short, have the guest name the lock's holder when it yields: X'9C' instead of X'44', which lets anybody run"
             .into(),
         settings: vec![
@@ -107,6 +108,7 @@ fn yield_later(source: CountSource) -> CountedAdvice {
     CountedAdvice {
         of: 0,
         rule: CountedRule::YieldLater,
+        title: "Let the guest yield later",
         change: change.into(),
         settings,
         gain: NO_GAIN,
@@ -124,6 +126,7 @@ fn spin_retry() -> CountedAdvice {
     CountedAdvice {
         of: 0,
         rule: CountedRule::SpinRetry,
+        title: "Set kernel.spin_retry to its default",
         change: "set kernel.spin_retry to its default: with 0 a vCPU that waits for a lock yields at almost every look at it, \
             even where the lock would come free a moment later"
             .into(),

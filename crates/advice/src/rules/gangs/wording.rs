@@ -127,6 +127,7 @@ pub(super) fn narrower(
     let forced =
         forcer.map_or(String::new(), |kind| format!(". The largest cause of forced exits here: {}", kind.text()));
     AdviceWords {
+        title: "Make virtual cores narrower".into(),
         change: format!("make virtual cores narrower: {instead}{on}{forced}"),
         settings: for_vmm(vmm, settings(threads, room)),
         risk: match room {

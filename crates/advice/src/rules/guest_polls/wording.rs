@@ -11,6 +11,7 @@ pub(super) const RANGE: &str = "from 0 to the guest time before halts, at most t
 /// `knob` is the guest's longest poll.
 pub(super) fn no_polls(knob: &'static Knob) -> AdviceWords {
     AdviceWords {
+        title: "Switch guest halt polling off".into(),
         change:
             "let the guest halt without polling first: vCPUs wait for CPUs, and a guest's poll, unlike KVM's own, does \
             not end when another task wants the CPU"

@@ -26,6 +26,7 @@ pub(crate) const SHALLOW_COSTS_POWER: &str =
 
 pub(super) fn shallower() -> AdviceWords {
     AdviceWords {
+        title: "Keep idle CPUs of the host out of deep idle states".into(),
         change: "keep the host's idle CPUs out of deep idle states, if earlier wake-ups are worth the power: vCPUs \
             enter later after long sleeps than after short ones"
             .into(),

@@ -23,6 +23,7 @@ pub(super) fn shorter(knob: &'static Knob, limit: u64, cpus: f64, later: f64, re
         knob.text(limit)
     );
     AdviceWords {
+        title: "Shorten host halt polling".into(),
         change: format!(
             "shorten host halt polling, if the CPUs that it takes are worth more than early wake-ups: successful polls keep {cpus:.2} CPUs \
              busy; {then}, {later:.0} wake-ups a second come later, each by the time to wake a sleeping thread"

@@ -75,6 +75,7 @@ impl PollWords<'_> {
     fn longer_host(&self) -> AdviceWords {
         let caught = self.caught;
         AdviceWords {
+            title: "Lengthen host halt polling".into(),
             change: format!("lengthen host halt polling: {} would end {caught} halts before they block", self.set_to()),
             settings: vec![self.set(SettingSide::Host), by_hand(QUOTA)],
             risk: "polling takes power, and slows the sibling hyperthreads; KVM stops polling when another task wants the CPU; \
@@ -89,6 +90,7 @@ impl PollWords<'_> {
     fn shorter_host(&self) -> AdviceWords {
         let verb = if self.value == 0 { "disable" } else { "shorten" };
         AdviceWords {
+            title: if self.value == 0 { "Switch host halt polling off" } else { "Shorten host halt polling" }.into(),
             change: format!("{verb} host halt polling: {}; most polling time is in failed polls", self.set_to()),
             settings: vec![self.set(SettingSide::Host)],
             risk: "workloads that were not in this recording may gain from longer polls; it acts on all VMs".into(),
@@ -109,6 +111,7 @@ impl PollWords<'_> {
             by_hand(QUOTA),
         ];
         AdviceWords {
+            title: "Let the guest poll before it halts".into(),
             change: format!(
                 "let the guest poll before it halts, in place of KVM: {name}={value} would have avoided {caught} of the exits for halts, \
                  each with a wake-up or a poll by KVM"

@@ -69,6 +69,7 @@ impl PreemptedHolders {
             ));
         }
         AdviceWords {
+            title: "Keep lock holders running".into(),
             change:
                 "keep lock holders running: vCPUs spin while a sibling, which may hold the lock, waits for a CPU"
                     .into(),
@@ -140,6 +141,7 @@ pub(super) fn try_spinning(off: &'static Knob, window: &'static Knob, longer: u6
          shows what else spins",
     ));
     AdviceWords {
+        title: "Try fewer PAUSE exits, or none".into(),
         change: format!(
             "try without PAUSE exits ({off_name}=0), or with fewer: under 10% of yields find a preempted sibling; the recording does not \
              show how long vCPUs spin, so neither was replayed"
@@ -159,6 +161,7 @@ pub(super) fn spin_longer(side: SettingSide, knob: &'static Knob, value: u64) ->
     }
     let name = knob.name;
     AdviceWords {
+        title: if off { "Switch PAUSE exits off" } else { "Let vCPUs spin longer before they yield" }.into(),
         change: match off {
             true => format!("disable PAUSE exits ({name}=0): under 10% of yields find a preempted sibling"),
             false => format!(

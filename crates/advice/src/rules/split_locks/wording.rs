@@ -19,8 +19,9 @@ pub(super) const EITHER: &str = "the guest locks memory across two cache lines a
 pub(super) fn cure(told: Told) -> Option<AdviceWords> {
     let where_it_is = "which program: the rip of the exits (`exitscope report --by rip` of a recording with kvm_exit), looked up in the \
         guest's /proc/kallsyms and /proc/PID/maps";
-    let (change, settings, undo, acts) = match told {
+    let (title, change, settings, undo, acts) = match told {
         Told::Slowed => (
+            "Fix the program that takes split locks",
             "fix the program in the guest that locks memory across two cache lines: the host traps each such lock, and the vCPU \
              sleeps for 10 ms and more at it",
             vec![
@@ -35,6 +36,7 @@ pub(super) fn cure(told: Told) -> Option<AdviceWords> {
             "in the guest, once the program is another; a sysctl at once; the host's command line when it is booted",
         ),
         Told::BusLocks => (
+            "Fix the program that takes bus locks",
             "fix the program in the guest that takes bus locks (memory across two cache lines, or uncached): the VMM asked for an exit \
              after each, to slow them down",
             vec![
@@ -49,6 +51,7 @@ pub(super) fn cure(told: Told) -> Option<AdviceWords> {
         Told::Either => return None,
     };
     Some(AdviceWords {
+        title: title.into(),
         change: change.into(),
         settings,
         risk: "where they are let through, each split lock holds up all CPUs of the host".into(),

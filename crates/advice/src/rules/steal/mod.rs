@@ -436,21 +436,29 @@ mod tests {
         for (taker, change, cure) in [
             (
                 thread(70, VmId(7), "CPU 0/KVM"),
-                "while vCPUs of VM web 7 had the CPU longest, then make",
+                "while they waited, vCPUs of VM web 7 had the CPU longest, then make",
                 "put fewer vCPUs on them",
             ),
-            (thread(vcpu(1).tid.0, own, ""), "while other vCPUs of the same VM had", "take each other's CPUs"),
-            (thread(90, own, "IO disk0"), "while IO disk0 of the VM's own VMM had", "<iothreadpin>, both in <cputune>"),
+            (
+                thread(vcpu(1).tid.0, own, ""),
+                "while they waited, other vCPUs of the same VM had",
+                "take each other's CPUs",
+            ),
+            (
+                thread(90, own, "IO disk0"),
+                "while they waited, IO disk0 of the VM's own VMM had",
+                "<iothreadpin>, both in <cputune>",
+            ),
             (
                 thread(50, VmId(50), "yes"),
-                "while yes (PID 50) had the CPU longest, then make (PID 60)",
+                "while they waited, yes (PID 50) had the CPU longest, then make (PID 60)",
                 "keep yes off the vCPUs' CPUs",
             ),
-            (thread(51, VmId(51), ""), "while thread 51 (PID 51) had", "keep that process off"),
-            (thread(5, VmId(5), "ksoftirqd/1"), "while ksoftirqd of the kernel had", "smp_affinity_list"),
-            (thread(5, VmId(5), "kworker/1:2"), "while kworker of the kernel had", "workqueue/cpumask"),
-            (thread(5, VmId(5), "jbd2/sda1-8"), "while jbd2 of the kernel had", "a thread of the kernel"),
-            (CpuTaker::WakingUp, "while nobody had the CPU longest, then make (PID 60)", "idle states"),
+            (thread(51, VmId(51), ""), "while they waited, thread 51 (PID 51) had", "keep that process off"),
+            (thread(5, VmId(5), "ksoftirqd/1"), "while they waited, ksoftirqd of the kernel had", "smp_affinity_list"),
+            (thread(5, VmId(5), "kworker/1:2"), "while they waited, kworker of the kernel had", "workqueue/cpumask"),
+            (thread(5, VmId(5), "jbd2/sda1-8"), "while they waited, jbd2 of the kernel had", "a thread of the kernel"),
+            (CpuTaker::WakingUp, "while they waited, nobody had the CPU longest, then make (PID 60)", "idle states"),
             (CpuTaker::Idle, "look for a CPU quota", "cpu.max of the VM's cgroup"),
         ] {
             let make = thread(60, VmId(60), "make");
@@ -505,10 +513,7 @@ mod tests {
         let judgement = judged(4, false);
         assert!(judgement.facts().iter().any(|fact| fact.what.starts_with("preemptions of these vCPUs by make")));
         let change = &judgement.advice()[0].plan().change;
-        assert!(
-            change.ends_with("they wait, preempted by make, although they run on or wait for 2.00 of 4 CPUs"),
-            "{change}"
-        );
+        assert!(change.ends_with("they run on or wait for 2.00 of 4 CPUs; make preempts them"), "{change}");
         let pins = AdviceSetting::Libvirt {
             within: "cputune",
             xml: "<vcpupin vcpu='0' cpuset='…'/>\n<vcpupin vcpu='1' cpuset='…'/>".into(),
@@ -732,7 +737,7 @@ mod tests {
             assert!(plan.risk.starts_with(risk), "{what}: {}", plan.risk);
             assert!(plan.acts.starts_with(acts), "{what}: {}", plan.acts);
             assert_eq!((plan.gain.low, plan.gain.high), (Nanos(low * 1_000_000), Nanos(500_000_000)), "{what}");
-            let is_short = format!("{:?}", plan.gain.how).contains("demand exceeds");
+            let is_short = format!("{:?}", plan.gain.how).contains("wanted beyond");
             assert_eq!(is_short, low > 0, "{what}");
             let pins = |setting: &AdviceSetting| matches!(setting, AdviceSetting::Libvirt { within: "cputune", .. });
             assert_eq!(plan.settings.iter().any(pins), pinned, "{what}: {texts:?}");

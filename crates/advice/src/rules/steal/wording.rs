@@ -9,12 +9,13 @@ use crate::judgement::AdviceWords;
 use crate::setting::AdviceSetting;
 use exitscope_analysis::TakerKind;
 use exitscope_units::VcpuId;
+use std::borrow::Cow;
 
 /// vCPUs that are pinned at most.
 const PINS: u64 = 512;
 
 /// What ranges go by.
-pub(super) const WHAT_IS_LACKING: &str = "from the CPU time by which demand exceeds the host's CPUs, steal after yields left out, to all of these vCPUs' steal";
+pub(super) const WHAT_IS_LACKING: &str = "at least the CPU time that is wanted beyond the host's CPUs (without steal after yields), at most all steal of these vCPUs";
 pub(super) const ALL_OF_IT: &str = "from 0 to all of these vCPUs' steal";
 pub(super) const ALL_THAT_IS_KNOWN: &str = "from 0 to all of these vCPUs' known steal";
 
@@ -46,6 +47,7 @@ impl WaitsFor {
             WaitsFor::Quota => quota(),
             WaitsFor::Short { wanted, cpus } => short(wanted, cpus),
             WaitsFor::Xen(cure, crowd) => AdviceWords {
+                title: cure.title.map_or_else(|| crowd.title(), Cow::Borrowed),
                 change: cure.change.unwrap_or_else(|| crowd.change()),
                 settings: cure.settings,
                 risk: cure.risk.into(),
@@ -54,6 +56,7 @@ impl WaitsFor {
                 acts: cure.acts.into(),
             },
             WaitsFor::Crowded(crowd) => AdviceWords {
+                title: crowd.title(),
                 change: crowd.change(),
                 settings: for_vmm(vmm, crowd.settings()),
                 risk: crowd.risk().into(),
@@ -68,6 +71,7 @@ impl WaitsFor {
 /// A quota is counted in periods of the cgroup's: where a vCPU runs does not matter to it.
 fn quota() -> AdviceWords {
     AdviceWords {
+        title: "Look for a CPU quota".into(),
         change: "look for a CPU quota: vCPUs have work, yet their CPUs sit idle".into(),
         settings: vec![
             by_hand(
@@ -87,6 +91,7 @@ fn quota() -> AdviceWords {
 
 fn short(wanted: f64, cpus: u32) -> AdviceWords {
     AdviceWords {
+        title: "Run fewer vCPUs on this host".into(),
         change: format!(
             "run fewer vCPUs on this host, or give it more CPUs: vCPUs run on or wait for {wanted:.1} CPUs, and the host has {cpus}"
         ),
@@ -116,27 +121,36 @@ fn had(holder: &CpuHolder) -> &str {
 }
 
 impl Crowd {
+    fn title(&self) -> Cow<'static, str> {
+        match (self.cpus, self.pinned) {
+            (0, _) => "Find out what keeps vCPUs waiting",
+            (_, Some(_)) => "Give vCPUs CPUs of their own",
+            (_, None) => "Keep other tasks off the vCPUs' CPUs",
+        }
+        .into()
+    }
+
     fn change(&self) -> String {
         let Crowd { wanted, cpus, .. } = self;
         let taken = match &self.taken {
             Taking::Unknown => String::new(),
-            Taking::AfterWakeUps => ", mostly after wake-ups,".to_string(),
-            Taking::By(name, None) => format!(", preempted by {name},"),
-            Taking::By(name, Some(next)) => format!(", preempted mostly by {name}, then {next},"),
-            Taking::Had(first, None) => format!(", while {} had the CPU,", had(first)),
+            Taking::AfterWakeUps => "; mostly after wake-ups".to_string(),
+            Taking::By(name, None) => format!("; {name} preempts them"),
+            Taking::By(name, Some(next)) => format!("; {name} preempts them most, then {next}"),
+            Taking::Had(first, None) => format!("; while they waited, {} had the CPU", had(first)),
             Taking::Had(first, Some(next)) => {
-                format!(", while {} had the CPU longest, then {},", had(first), had(next))
+                format!("; while they waited, {} had the CPU longest, then {}", had(first), had(next))
             }
         };
         if *cpus == 0 {
             return format!(
-                "find what keeps vCPUs waiting{}: they run on or wait for {wanted:.2} CPUs, and the recording does not show how many the host has",
-                taken.trim_end_matches(',')
+                "find what keeps vCPUs waiting: they run on or wait for {wanted:.2} CPUs, and the recording does not show how many the \
+                 host has{taken}"
             );
         }
         let own = if self.pinned.is_some() { "give vCPUs CPUs of their own, or keep" } else { "keep" };
         format!(
-            "{own} other tasks off the vCPUs' CPUs: they wait{taken} although they run on or wait for {wanted:.2} of {cpus} CPUs"
+            "{own} other tasks off the vCPUs' CPUs: vCPUs wait although they run on or wait for {wanted:.2} of {cpus} CPUs{taken}"
         )
     }
 
@@ -179,6 +193,7 @@ pub(super) fn turns(of_one_vm: bool, on_one_cpu: bool) -> AdviceWords {
     let apart = "other CPUs that have time left for some of their threads (taskset -p, cpuset.cpus)";
     let fewer = if of_one_vm { "fewer vCPUs for this VM, or more CPUs" } else { "fewer VMs here, or more CPUs" };
     AdviceWords {
+        title: "Run fewer virtual cores on a core".into(),
         change: "run fewer virtual cores on a core, or give them more cores: they take turns".into(),
         settings: (!on_one_cpu).then(|| by_hand(apart)).into_iter().chain([by_hand(fewer)]).collect(),
         risk: LOWER_PEAK.into(),
@@ -191,6 +206,7 @@ pub(super) fn turns(of_one_vm: bool, on_one_cpu: bool) -> AdviceWords {
 /// Of a Xen that takes the long way for every port access.
 pub(super) fn newer_xen(release: &str) -> AdviceWords {
     AdviceWords {
+        title: "Use Xen 4.1 or later".into(),
         change: format!(
             "use Xen 4.1 or later: {release} emulates every port access, newer ones decode it from the exit"
         ),
