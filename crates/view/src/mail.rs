@@ -4,7 +4,7 @@
 
 use crate::advice::AdviceReport;
 use crate::report::{Report, TraceRow};
-use crate::summary::{Plan, QUESTION, Summary};
+use crate::summary::{FirstScreen, Plan, QUESTION};
 use crate::text::TerminalStyle;
 
 /// Columns of a mail: what is quoted a few times still fits into 80.
@@ -16,7 +16,7 @@ const PLAN: Plan = Plan { sentence: usize::MAX, vms: 8, causes: 6, slowest: 0 };
 /// The text. `advised` is what rules made of the recording, if they looked at it; `name` is what the user calls the recording.
 pub fn mail_text(report: &Report, advised: Option<&AdviceReport>, name: &str) -> String {
     let look = TerminalStyle { width: Some(WIDTH), colour: false, unicode: false };
-    let summary = Summary { report, advised, name, look, width: WIDTH, plan: PLAN };
+    let summary = FirstScreen { report, advised, name, look, width: WIDTH, plan: PLAN };
     let mut parts = summary.answer_parts();
     parts.push(of_what(report, &summary));
     let parts = parts.into_iter().filter(|lines| !lines.is_empty()).map(|lines| lines.join("\n"));
@@ -24,7 +24,7 @@ pub fn mail_text(report: &Report, advised: Option<&AdviceReport>, name: &str) ->
 }
 
 /// Host, kernel, VM, coverage and the command that shows it again.
-fn of_what(report: &Report, summary: &Summary<'_>) -> Vec<String> {
+fn of_what(report: &Report, summary: &FirstScreen<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     for trace in &report.traces {
         lines.extend(summary.answered("Host", &host(trace)));

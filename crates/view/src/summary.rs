@@ -78,7 +78,7 @@ pub fn write_summary(
 ) -> io::Result<()> {
     let width = look.width.unwrap_or(MOST_USED_WIDTH).min(WIDEST);
     let look = TerminalStyle { width: Some(width), ..look };
-    let made = |plan| Summary { report, advised, name, look, width, plan }.parts();
+    let made = |plan| FirstScreen { report, advised, name, look, width, plan }.parts();
     let lines = |parts: &[Vec<String>]| parts.iter().map(Vec::len).sum::<usize>();
     let [.., least] = PLANS;
     let parts = PLANS.into_iter().map(made).find(|parts| lines(parts) <= LINES).unwrap_or_else(|| made(least));
@@ -92,7 +92,7 @@ pub fn write_summary(
     Ok(())
 }
 
-pub(crate) struct Summary<'a> {
+pub(crate) struct FirstScreen<'a> {
     pub report: &'a Report,
     pub advised: Option<&'a AdviceReport>,
     pub name: &'a str,
@@ -101,7 +101,7 @@ pub(crate) struct Summary<'a> {
     pub plan: Plan,
 }
 
-impl Summary<'_> {
+impl FirstScreen<'_> {
     /// What belongs together, line by line.
     fn parts(&self) -> Vec<Vec<String>> {
         let mut left_out = Vec::new();
@@ -110,7 +110,7 @@ impl Summary<'_> {
         match self.width >= SIDE_BY_SIDE {
             true => {
                 let width = self.width / 2;
-                let half = Summary { look: TerminalStyle { width: Some(width), ..self.look }, width, ..*self };
+                let half = FirstScreen { look: TerminalStyle { width: Some(width), ..self.look }, width, ..*self };
                 parts.push(beside(half.causes(&mut left_out), half.slowest(&mut left_out), width));
             }
             false => parts.extend([self.causes(&mut left_out), self.slowest(&mut left_out)]),
