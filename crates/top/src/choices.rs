@@ -86,7 +86,7 @@ impl Panel {
     }
 
     /// Which this is, and those behind it.
-    pub fn from_on(self, frame: &Frame) -> Vec<Panel> {
+    pub fn and_further(self, frame: &Frame) -> Vec<Panel> {
         let all = Panel::of(frame);
         let first = all.iter().position(|&panel| panel == self.on(frame)).unwrap_or(0);
         all.iter().cycle().skip(first).take(all.len()).copied().collect()

@@ -85,7 +85,7 @@ pub fn draw(to: &mut ratatui::Frame, frame: &Frame, state: &mut ScreenState) {
     if !lines.is_empty() {
         let row = selected.map(|at| lines[at]);
         let history = state.history(row.map(|row| row.id()));
-        panels::draw(to, panels, &Chosen::of(row, frame, history), &state.panel.from_on(frame));
+        panels::draw(to, panels, &Chosen::of(row, frame, history), &state.panel.and_further(frame));
     }
     match trouble.is_empty() {
         true => draw_foot(to, foot, state, frame),
