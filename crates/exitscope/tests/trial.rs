@@ -615,8 +615,9 @@ fn a_counter_that_fails_ends_a_trial_with_the_old_value() {
         if let Some(counter) = counter {
             fs::write(&file, counter).unwrap();
         }
-        let mut command = host.command(&["try", "halt_poll_ns=0", "--no-count", "--yes", "--metric-file"]);
-        command.arg(&file).args(["--turn", "300ms", "--settle", "1ms", "--for", "60s", "--seed", "7"]);
+        let counter = ["--metric-file", file.to_str().unwrap()];
+        let mut command = host.command(&[&["try", "halt_poll_ns=0", "--no-count", "--yes"], &counter[..]].concat());
+        command.args(["--turn", "300ms", "--settle", "1ms", "--for", "60s", "--seed", "7"]);
         let trial = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         if !then.is_empty() {
             host.wait_for_trial();
