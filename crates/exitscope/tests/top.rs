@@ -292,10 +292,10 @@ fn a_key_records_the_chosen_vm_and_shows_its_report_while_the_screen_goes_on() {
         guest.0.id()
     );
     let terminal = or_skip!(Terminal::start("record", (120, 40), &command));
-    terminal.wait_for(&["tiny-guest: exits", "tiny-guest: timeline", "the last 3 intervals"]);
+    terminal.wait_for(&["tiny-guest: exits", "tiny-guest: timeline", "3 × 0.3 s"]);
     terminal.keys(&["R"]);
     terminal.wait_for(&["recording tiny-guest: 1 of 5 s, to exitscope-tiny-guest-"]);
-    terminal.wait_for(&["recording tiny-guest: 4 of 5 s", "the last 1"]);
+    terminal.wait_for(&["recording tiny-guest: 4 of 5 s", " × 0.3 s"]);
     terminal.wait_for(&["recorded: exitscope-tiny-guest-", "--html", "Z.html", "q back"]);
     let [name] = &recordings(folder.path())[..] else { panic!("{:?}", recordings(folder.path())) };
     let file = folder.path().join(name);
