@@ -14,7 +14,7 @@ import { vcpuName, zero } from "./timeline";
 import type { AdviceReport, AdvisedCauseRow, SlowOne } from "./types.gen";
 
 /** Rows of each list. */
-const ROWS = 7;
+const ROWS = 6;
 /** A part has room for its name in the bar if it has so much of it for each letter. */
 const OF_LETTER = 0.0075;
 
