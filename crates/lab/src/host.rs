@@ -5,7 +5,7 @@
 //! · files that the caller names
 //! ```
 
-use exitscope_model::HostSetting;
+use exitscope_model::{BOOT_ID, HostSetting};
 use exitscope_policy::{Knob, KnobLocation, all_knobs};
 use flate2::read::GzDecoder;
 use std::fs;
@@ -19,7 +19,8 @@ const BACK_ENDS: [&str; 5] = ["kvm_intel", "kvm_amd", "kvm_pvm", "kvm_hv", "kvm_
 const OTHERS: [&str; 3] = ["kvm", "haltpoll", "cpuidle_haltpoll"];
 
 /// What the machine is doing, by the name under which it is recorded.
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
+    (BOOT_ID, "/proc/sys/kernel/random/boot_id"),
     (CLOCK_SOURCE, "/sys/devices/system/clocksource/clocksource0/current_clocksource"),
     (GOVERNOR, "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
     ("smt", "/sys/devices/system/cpu/smt/control"),

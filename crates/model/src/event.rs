@@ -646,6 +646,9 @@ impl HostSetting {
     }
 }
 
+/// The setting of `host` in a recording that says what its kernel calls this boot: clocks begin anew with each.
+pub const BOOT_ID: &str = "boot_id";
+
 /// Names of settings of `host` in a recording that say who may take a guest's memory away, as docs/settings.md has them.
 pub mod host_memory {
     /// `kernel.numa_balancing`: 0 is off.

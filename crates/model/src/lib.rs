@@ -55,8 +55,8 @@ pub use codes::{CodeList, ExitCode};
 pub use column::{Column, ColumnValue, Of, Spelling};
 pub use common_names::is_kernel_thread;
 pub use event::{
-    Event, EventKind, EventNames, HostSetting, NameId, PORTS_IN_KERNEL, RunState, SIMULATED, Subject, SubjectKind,
-    TraceInfo, host_memory, recorder,
+    BOOT_ID, Event, EventKind, EventNames, HostSetting, NameId, PORTS_IN_KERNEL, RunState, SIMULATED, Subject,
+    SubjectKind, TraceInfo, host_memory, recorder,
 };
 pub use exit::{ApicvChangeEvent, Exit, ExitSink, Handler, KvmActivityEvent, VcpuIdentity, least_vms};
 pub use exit_info::{ExitInfo, ExitWord};

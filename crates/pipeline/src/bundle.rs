@@ -7,8 +7,8 @@
 //! Only what events say in the words of the model is written: of fields that are not read, nothing is.
 
 use exitscope_model::{
-    Anonymous, CodeList, Event, EventKind, EventNames, HostSetting, Ledger, LedgerLine, NameId, QemuOptions, Severity,
-    TraceInfo, is_of_vm,
+    Anonymous, BOOT_ID, CodeList, Event, EventKind, EventNames, HostSetting, Ledger, LedgerLine, NameId, QemuOptions,
+    Severity, TraceInfo, is_of_vm,
 };
 use exitscope_trace::tracepoints::recorded;
 use exitscope_trace::{Input, PerfHead, PerfWriter, SourceOptions, TraceError, WrittenTrace, open_input};
@@ -112,7 +112,7 @@ impl BundleSurvey {
         let made_of = |name, value: &str| HostSetting::new("bundle", name, value);
         let mut anonymous = Anonymous::default();
         let mut settings: Vec<HostSetting> =
-            self.info.settings.iter().filter(|setting| !is_of_vm(setting)).cloned().collect();
+            self.info.settings.iter().filter(|of| !is_of_vm(of) && of.name != BOOT_ID).cloned().collect();
         // What is kept under a process's number is kept under its new one; of VMs without an event, nothing is.
         let vms: BTreeSet<VmId> = self.process_of.values().copied().collect();
         for vm in vms {

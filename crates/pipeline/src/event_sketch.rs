@@ -1,7 +1,7 @@
 //! Whether two recordings hold the same events.
 
 use exitscope_model::{Exit, VcpuIdentity};
-use exitscope_units::{Moment, Tid, VcpuId, VmId};
+use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::{FxHashMap, FxHasher};
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -28,19 +28,21 @@ const FEWEST: usize = 16;
 /// wherever each begins.
 #[derive(Default)]
 pub(crate) struct EventSketch {
-    lanes: FxHashMap<Lane, Window>,
+    lanes: FxHashMap<ExitLane, Window>,
     /// Those of the least hashes: the first moment of each.
     kept: BTreeMap<u64, Moment>,
 }
 
+/// A vCPU by what every one of its events says.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Lane {
+pub(crate) enum ExitLane {
     Thread(Tid),
     Vcpu(VmId, VcpuId),
 }
 
 #[derive(Default)]
 struct Window {
+    last: Option<Moment>,
     exits: u32,
     rolling: u64,
 }
@@ -54,21 +56,23 @@ fn hash(of: impl Hash) -> u64 {
     mixed ^ (mixed >> 29)
 }
 
-impl Lane {
-    fn of(who: &VcpuIdentity) -> Lane {
-        if who.tid == Tid(0) { Lane::Vcpu(who.vm, who.vcpu) } else { Lane::Thread(who.tid) }
+impl ExitLane {
+    /// Whose exits come in the order of time.
+    pub(crate) fn of(who: &VcpuIdentity) -> ExitLane {
+        if who.tid == Tid(0) { ExitLane::Vcpu(who.vm, who.vcpu) } else { ExitLane::Thread(who.tid) }
     }
 }
 
 impl EventSketch {
-    /// Adds an exit; a vCPU's come in their order.
-    pub(crate) fn absorb(&mut self, exit: &Exit) {
-        let lane = Lane::of(&exit.who);
+    /// Adds an exit; a vCPU's come in their order. Returns how long after the last its vCPU left the guest.
+    pub(crate) fn absorb(&mut self, exit: &Exit) -> Option<Nanos> {
+        let lane = ExitLane::of(&exit.who);
         let window = self.lanes.entry(lane).or_default();
+        let gap = window.last.replace(exit.at).and_then(|last| exit.at.since(last));
         window.exits = window.exits.saturating_add(1);
         window.rolling = (window.rolling << STEP).wrapping_add(hash((exit.code, exit.rip)));
         if window.exits < WINDOW {
-            return;
+            return gap;
         }
         let key = hash((lane, window.rolling, exit.at.as_nanos() >> STRETCH_BITS));
         if self.kept.len() < KEPT || key < self.limit() {
@@ -77,6 +81,7 @@ impl EventSketch {
                 self.kept.pop_last();
             }
         }
+        gap
     }
 
     /// The hash from which on exits were left out.

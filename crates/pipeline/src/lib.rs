@@ -10,6 +10,7 @@
 mod advice;
 mod bundle;
 mod diff_side;
+mod earlier_exits;
 mod event_sketch;
 mod exit_tracer;
 mod gathered;

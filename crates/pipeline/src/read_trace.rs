@@ -1,15 +1,16 @@
 //! Reads traces: bytes → events → exit rows → whoever wants them.
 
+use crate::earlier_exits::EarlierExits;
 use crate::event_sketch::{EventSketch, MAX_CLOCK_SKEW_NS};
 use exitscope_analysis::TraceSink;
 use exitscope_model::{
-    ApicvChangeEvent, Assembler, BesideRow, CpuInterval, EventKind, Exit, ExitSink, Halt, IdleCpuEvent,
+    ApicvChangeEvent, Assembler, BOOT_ID, BesideRow, CpuInterval, EventKind, Exit, ExitSink, Halt, IdleCpuEvent,
     KvmActivityEvent, LaneSpan, Ledger, LedgerLine, PleUpdate, Preemption, RunQueueInterval, StealPiece, ThreadWakeUp,
     TraceInfo, VcpuIdentity, Yield, vcpu_by_name,
 };
 use exitscope_trace::tracedat::{self, Session};
 use exitscope_trace::{EventSource, Input, SourceOptions, TraceError};
-use exitscope_units::{Moment, Tid, VcpuId};
+use exitscope_units::{Moment, Nanos, Tid, VcpuId};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 
@@ -69,6 +70,8 @@ pub struct ReadTrace {
     sketch: Option<Rc<EventSketch>>,
     /// Of each earlier trace, whether it was taken to hold events of this one.
     held_by: Vec<bool>,
+    /// Of each, whether it has this one's exits, of those that it might have.
+    found_in: Vec<Option<bool>>,
 }
 
 /// What a first reading of a trace found that a second needs; nothing is known before the first.
@@ -118,16 +121,19 @@ impl ReadTrace {
 
 /// What earlier files of a run hold, so that recordings that overlap are not counted twice.
 #[derive(Default)]
-pub struct EarlierFiles {
-    traces: Vec<EarlierTrace>,
+pub struct EarlierFiles<'a> {
+    traces: Vec<EarlierTrace<'a>>,
     /// Whether there are several, so that their events are compared.
     is_compared: bool,
     /// The names of guests' own recordings beside others, of which nothing is made.
     left_out: Vec<String>,
 }
 
-struct EarlierTrace {
+struct EarlierTrace<'a> {
+    input: &'a Input,
+    options: SourceOptions,
     host: (String, String),
+    boot: Option<String>,
     machine: [String; 2],
     ends: (Moment, Moment),
     sketch: Option<Rc<EventSketch>>,
@@ -168,9 +174,9 @@ pub fn read_alone<S: TraceSink>(
 
 /// Reads one trace into a sink; if need be a second time, into a fresh one: with what turned out of its vCPUs, and of which
 /// earlier traces hold its events.
-pub fn read_input<S: TraceSink>(
-    input: &Input,
-    earlier: &mut EarlierFiles,
+pub fn read_input<'a, S: TraceSink>(
+    input: &'a Input,
+    earlier: &mut EarlierFiles<'a>,
     options: ReadOptions,
     mut fresh: impl FnMut() -> S,
 ) -> Result<(ReadTrace, S), ReadError> {
@@ -183,20 +189,20 @@ pub fn read_input<S: TraceSink>(
         sink = fresh();
         reading = read_once(input, options, &FirstReading { vcpu_of, held_by: Some(held_by) }, earlier, &mut sink)?;
     }
-    earlier.add(&reading.trace);
+    earlier.add(input, options.source, &reading.trace);
     Ok((reading.trace, sink))
 }
 
 /// Reads a trace into `sink` once more.
-pub fn read_again(
-    input: &Input,
-    earlier: &mut EarlierFiles,
+pub fn read_again<'a>(
+    input: &'a Input,
+    earlier: &mut EarlierFiles<'a>,
     first: &FirstReading,
     options: ReadOptions,
     sink: &mut impl TraceSink,
 ) -> Result<ReadTrace, ReadError> {
     let trace = read_once(input, options, first, earlier, sink)?.trace;
-    earlier.add(&trace);
+    earlier.add(input, options.source, &trace);
     Ok(trace)
 }
 
@@ -219,7 +225,7 @@ fn read_once(
     input: &Input,
     options: ReadOptions,
     known: &FirstReading,
-    earlier: &EarlierFiles,
+    earlier: &EarlierFiles<'_>,
     sink: &mut impl TraceSink,
 ) -> Result<Reading, ReadError> {
     let progress = (options.progress)(input);
@@ -232,7 +238,7 @@ fn read_events(
     name: &str,
     mut progress: Option<Progress>,
     known: &FirstReading,
-    earlier: &EarlierFiles,
+    earlier: &EarlierFiles<'_>,
     sink: &mut impl TraceSink,
 ) -> Result<Reading, ReadError> {
     let mut ledger = Ledger::default();
@@ -244,13 +250,7 @@ fn read_events(
     let mut assembler = if by_vcpu { Assembler::by_vcpu() } else { Assembler::default() };
     assembler.know(source.info());
     let mut events = Vec::new();
-    let mut vcpu_of = known.vcpu_of.clone();
-    vcpu_of.extend(vcpus_by_name(source.info()));
-    let held_by = known.held_by.clone().unwrap_or_else(|| earlier.are_of_host(source.info()));
-    let before = earlier.traces.iter().zip(&held_by).filter(|row| *row.1).map(|row| row.0).collect();
-    let sketch = earlier.is_compared.then(EventSketch::default);
-    let mut rows =
-        Passing { sink, vcpu_of, before, sketch, exits: 0, timed_exits: 0, overlapping: 0, unnamed: Vec::new() };
+    let mut rows = Passing::new(sink, source.info(), known, earlier);
     let (mut first, mut last) = (None, Moment::default());
     loop {
         events.clear();
@@ -261,6 +261,7 @@ fn read_events(
         }
         // In time order but for what came too late to be put in order.
         last = events.last().map_or(last, |event| last.max(event.at));
+        rows.come_to = (rows.come_to.1, last);
         if is_left_out {
             let recorded =
                 events.drain(..).filter(|event| !matches!(event.kind, EventKind::Lost { .. } | EventKind::ExitInfo(_)));
@@ -274,36 +275,18 @@ fn read_events(
         if assembler.is_by_runner() {
             events.iter().for_each(|event| rows.sink.beside_row(BesideRow::RunnerEvent(event)));
         }
+        rows.has_read_earlier()?;
         if let Some(tell) = &mut progress {
             tell(source.progress().0);
         }
         if !more {
             let lanes = finish(&mut assembler, source.info(), &mut rows, &mut ledger);
             rows.pass_beside(&assembler);
+            rows.has_read_earlier()?;
             ledger.add(LedgerLine::Overlapping, rows.overlapping);
             let info = learned(source.info().clone(), &mut assembler);
-            let (first, last) = ends(first, last, &ledger);
-            let Passing { vcpu_of, before, sketch, exits, timed_exits, unnamed, .. } = rows;
-            let spans: Vec<_> = before.iter().map(|trace| trace.span).collect();
-            let late = unnamed.iter().any(|tid| vcpu_of.contains_key(tid));
-            let is_used = ledger.events > 0 && !is_left_out;
-            let new = if is_used { beyond((first, last), &spans) } else { Vec::new() };
-            let trace = ReadTrace {
-                name: name.to_string(),
-                info,
-                ends: (first, last),
-                span: hull(&new),
-                held: new.windows(2).map(|pair| (pair[0].1, pair[1].0)).collect(),
-                lanes: lanes.iter().filter_map(|lane| beyond_earlier(lane, &before)).collect(),
-                ledger,
-                vcpu_of,
-                exits,
-                timed_exits,
-                is_left_out,
-                sketch: sketch.map(Rc::new),
-                held_by,
-            };
-            return Ok(Reading { trace, late });
+            let ends = ends(first, last, &ledger);
+            return Ok(rows.into_reading(name, info, ends, &lanes, ledger, is_left_out));
         }
     }
 }
@@ -322,14 +305,56 @@ struct Passing<'a, S> {
     sink: &'a mut S,
     vcpu_of: FxHashMap<Tid, VcpuId>,
     /// What may hold some of it already.
-    before: Vec<&'a EarlierTrace>,
+    before: Vec<BeforeTrace<'a>>,
+    held_by: Vec<bool>,
     sketch: Option<EventSketch>,
+    /// The moments that reading had come to before the events that are worked on now, and with them.
+    come_to: (Moment, Moment),
+    /// Why an earlier trace could not be read once more.
+    failed: Option<TraceError>,
     exits: u64,
     timed_exits: u64,
     /// Events of rows that an earlier trace holds.
     overlapping: u64,
     /// Threads of which rows left without a vCPU.
     unnamed: Vec<Tid>,
+}
+
+/// An earlier trace that holds events of the one that is read.
+struct BeforeTrace<'a> {
+    trace: &'a EarlierTrace<'a>,
+    /// Its exits, from the first on that may be there, too.
+    exits: Option<EarlierExits>,
+    /// Exits of the later trace between its vCPU's first and last here, and those of them that are here.
+    compared: u64,
+    found: u64,
+}
+
+impl<'a> BeforeTrace<'a> {
+    fn new(trace: &'a EarlierTrace<'a>) -> BeforeTrace<'a> {
+        BeforeTrace { trace, exits: None, compared: 0, found: 0 }
+    }
+
+    /// Whether its exits are the later trace's, but for losses; `None` where none could be.
+    fn is_found(&self) -> Option<bool> {
+        (self.compared > 0).then_some(self.found.saturating_mul(4) >= self.compared)
+    }
+
+    /// Whether it has this exit: between its vCPU's first and last it may lack some, where its recorder lost them.
+    fn has(&mut self, exit: &Exit, gap: Option<Nanos>, come_to: (Moment, Moment)) -> Result<bool, TraceError> {
+        if !self.trace.holds(&exit.who, exit.at) {
+            return Ok(false);
+        }
+        let exits = match &mut self.exits {
+            Some(exits) => exits,
+            none => none.insert(EarlierExits::open(self.trace.input, self.trace.options)?),
+        };
+        exits.read_to(come_to.0, come_to.1)?;
+        let has = exits.take(exit, gap);
+        self.compared += 1;
+        self.found += u64::from(has);
+        Ok(has)
+    }
 }
 
 impl<S: TraceSink> ExitSink for Passing<'_, S> {
@@ -344,7 +369,68 @@ impl<S: TraceSink> ExitSink for Passing<'_, S> {
     }
 }
 
-impl<S: TraceSink> Passing<'_, S> {
+impl<'a, S: TraceSink> Passing<'a, S> {
+    fn new(sink: &'a mut S, info: &TraceInfo, known: &FirstReading, earlier: &'a EarlierFiles<'a>) -> Passing<'a, S> {
+        let mut vcpu_of = known.vcpu_of.clone();
+        vcpu_of.extend(vcpus_by_name(info));
+        let held_by = known.held_by.clone().unwrap_or_else(|| earlier.are_of_host(info));
+        let before = earlier.traces.iter().zip(&held_by).filter(|row| *row.1);
+        Passing {
+            sink,
+            vcpu_of,
+            before: before.map(|row| BeforeTrace::new(row.0)).collect(),
+            held_by,
+            sketch: earlier.is_compared.then(EventSketch::default),
+            come_to: (Moment::default(), Moment::default()),
+            failed: None,
+            exits: 0,
+            timed_exits: 0,
+            overlapping: 0,
+            unnamed: Vec::new(),
+        }
+    }
+
+    /// Fails if an earlier trace could not be read once more.
+    fn has_read_earlier(&mut self) -> Result<(), TraceError> {
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    /// What is known of the trace when all of it was passed on.
+    fn into_reading(
+        self,
+        name: &str,
+        info: TraceInfo,
+        ends: (Moment, Moment),
+        lanes: &[LaneSpan],
+        ledger: Ledger,
+        is_left_out: bool,
+    ) -> Reading {
+        let Passing { vcpu_of, before, held_by, sketch, exits, timed_exits, unnamed, .. } = self;
+        let mut found = before.iter().map(BeforeTrace::is_found);
+        let found_in = held_by.iter().map(|is_held| is_held.then(|| found.next()?).flatten()).collect();
+        let spans: Vec<_> = before.iter().map(|before| before.trace.span).collect();
+        let late = unnamed.iter().any(|tid| vcpu_of.contains_key(tid));
+        let is_used = ledger.events > 0 && !is_left_out;
+        let new = if is_used { beyond(ends, &spans) } else { Vec::new() };
+        let trace = ReadTrace {
+            name: name.to_string(),
+            info,
+            ends,
+            span: hull(&new),
+            held: new.windows(2).map(|pair| (pair[0].1, pair[1].0)).collect(),
+            lanes: lanes.iter().filter_map(|lane| beyond_earlier(lane, &before)).collect(),
+            ledger,
+            vcpu_of,
+            exits,
+            timed_exits,
+            is_left_out,
+            sketch: sketch.map(Rc::new),
+            held_by,
+            found_in,
+        };
+        Reading { trace, late }
+    }
+
     #[inline(always)]
     fn pass(&mut self, exit: &Exit) {
         self.exits += 1;
@@ -355,14 +441,20 @@ impl<S: TraceSink> Passing<'_, S> {
     /// Passes the row on with its vCPU, if no earlier trace holds it.
     #[inline(never)]
     fn complete(&mut self, row: &Exit) {
-        if let Some(sketch) = &mut self.sketch {
-            sketch.absorb(row);
-        }
+        let gap = self.sketch.as_mut().and_then(|sketch| sketch.absorb(row));
         let exit = Exit { who: row.who.completed(&self.vcpu_of), ..*row };
         if exit.who.vcpu == VcpuId::UNKNOWN && !self.unnamed.contains(&exit.who.tid) {
             self.unnamed.push(exit.who.tid);
         }
-        if self.before.iter().any(|trace| trace.holds(&exit.who, exit.at)) {
+        let mut is_held = false;
+        for before in &mut self.before {
+            match before.has(&exit, gap, self.come_to) {
+                // One that two earlier ones have is done with in both.
+                Ok(has) => is_held |= has,
+                Err(error) => self.failed = Some(error),
+            }
+        }
+        if is_held {
             self.overlapping += u64::from(exit.events);
         } else {
             self.pass(&exit);
@@ -383,16 +475,16 @@ pub fn pass_halts_and_yields(assembler: &Assembler, vcpu_of: &FxHashMap<Tid, Vcp
 fn pass_beside(
     assembler: &Assembler,
     vcpu_of: &FxHashMap<Tid, VcpuId>,
-    before: &[&EarlierTrace],
+    before: &[BeforeTrace<'_>],
     sink: &mut impl TraceSink,
 ) {
     sink.note_event_kinds(assembler.kinds());
     // Of whom it is, if no earlier trace holds it.
     let new = |who: VcpuIdentity, at: Moment| {
         let who = who.completed(vcpu_of);
-        (!before.iter().any(|trace| trace.holds(&who, at))).then_some(who)
+        (!before.iter().any(|before| before.trace.holds(&who, at))).then_some(who)
     };
-    let spans: Vec<_> = before.iter().map(|trace| trace.span).collect();
+    let spans: Vec<_> = before.iter().map(|before| before.trace.span).collect();
     let is_new = |at: Moment| !spans.iter().any(|span| span.0 <= at && at <= span.1);
     assembler.beside_rows().for_each(|row| match row {
         BesideRow::CpuInterval(of) => {
@@ -482,17 +574,20 @@ fn named_host(info: &TraceInfo) -> &str {
     info.hostname.strip_prefix("(none)").unwrap_or(&info.hostname)
 }
 
-impl EarlierFiles {
+impl<'a> EarlierFiles<'a> {
     /// Nothing yet of a run of these files.
-    pub fn of_run(inputs: &[Input]) -> EarlierFiles {
+    pub fn of_run(inputs: &[Input]) -> EarlierFiles<'a> {
         let left_out = if inputs.len() > 1 { guests_beside_hosts(inputs) } else { Vec::new() };
         EarlierFiles { traces: Vec::new(), is_compared: inputs.len() > 1, left_out }
     }
 
-    fn add(&mut self, trace: &ReadTrace) {
+    fn add(&mut self, input: &'a Input, options: SourceOptions, trace: &ReadTrace) {
         if let Some(span) = trace.span {
             self.traces.push(EarlierTrace {
+                input,
+                options,
                 host: host_and_clock(&trace.info),
+                boot: boot(&trace.info),
                 machine: machine(&trace.info),
                 ends: trace.ends,
                 sketch: trace.sketch.clone(),
@@ -507,15 +602,27 @@ impl EarlierFiles {
         self.traces.iter().map(|trace| trace.is_of_host(info)).collect()
     }
 
-    /// Of each, whether it holds events of a trace that was read: by the events, or where these do not tell by the host's name.
+    /// Of each, whether it holds events of a trace that was read: by the boot, by the exits, or where there are none by the host's name.
     fn hold_events_of(&self, trace: &ReadTrace) -> Vec<bool> {
-        self.traces.iter().map(|of| of.has_events_of(trace).unwrap_or(of.is_of_host(&trace.info))).collect()
+        let is_held = |(of, found): (&EarlierTrace<'_>, &Option<bool>)| {
+            let by_exits = || match (of.has_events_of(trace), found) {
+                (Some(true), _) | (_, Some(true)) => Some(true),
+                (sketched, found) => sketched.or(*found),
+            };
+            of.is_of_boot(&trace.info).or_else(by_exits).unwrap_or(of.is_of_host(&trace.info))
+        };
+        self.traces.iter().zip(&trace.found_in).map(is_held).collect()
     }
 }
 
 /// What else tells machines apart, where a recording says it.
 fn machine(info: &TraceInfo) -> [String; 2] {
     [info.arch.clone(), info.release.clone()]
+}
+
+/// What the host's kernel called this boot, if the recorder says.
+fn boot(info: &TraceInfo) -> Option<String> {
+    info.setting("host", BOOT_ID).filter(|id| !id.is_empty()).map(str::to_string)
 }
 
 /// Moments of one host's clock may be compared.
@@ -534,11 +641,16 @@ fn guests_beside_hosts(inputs: &[Input]) -> Vec<String> {
     if names.len() < inputs.len() { names } else { Vec::new() }
 }
 
-impl EarlierTrace {
+impl EarlierTrace<'_> {
     /// Whether of the same host by name, on the same clock: then what was recorded at the same time is taken for the same, unless
     /// the events say otherwise.
     fn is_of_host(&self, info: &TraceInfo) -> bool {
-        !self.host.0.is_empty() && self.host == host_and_clock(info)
+        !self.host.0.is_empty() && self.host == host_and_clock(info) && self.is_of_boot(info) != Some(false)
+    }
+
+    /// Whether of the same boot, if both recorders say which; each boot has a clock of its own.
+    fn is_of_boot(&self, info: &TraceInfo) -> Option<bool> {
+        Some(*self.boot.as_ref()? == boot(info)? && self.host == host_and_clock(info))
     }
 
     /// Whether the events of the time of both are the same ones. A clock that begins anew, with each boot or simulation, comes by the
@@ -583,8 +695,8 @@ fn hull(stretches: &[(Moment, Moment)]) -> Option<(Moment, Moment)> {
     Some((stretches.first()?.0, stretches.last()?.1))
 }
 
-fn beyond_earlier(lane: &LaneSpan, before: &[&EarlierTrace]) -> Option<LaneSpan> {
-    let spans = before.iter().flat_map(|trace| &trace.lanes).filter(|other| same_lane(&other.who, &lane.who));
+fn beyond_earlier(lane: &LaneSpan, before: &[BeforeTrace<'_>]) -> Option<LaneSpan> {
+    let spans = before.iter().flat_map(|before| &before.trace.lanes).filter(|other| same_lane(&other.who, &lane.who));
     let spans: Vec<_> = spans.map(|other| (other.first, other.last)).collect();
     let (first, last) = hull(&beyond((lane.first, lane.last), &spans))?;
     Some(LaneSpan { first, last, ..*lane })
