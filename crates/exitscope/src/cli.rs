@@ -341,7 +341,7 @@ pub struct SelectArgs {
     /// Comparisons joined by `and`, as in the query box of pages. Texts: vm, vcpu, reason, subject, handler, cpu, rip and, with
     /// --guestkallsyms, function: = (also the number at its end), != and ~ (contains), in any case. Lengths: cost, exit_time, and
     /// the parts of exits (kernel, user_space, polling, halted, halt_not_divided, waiting_for_memory, steal, stopped, unknown),
-    /// by =, !=, <, <=, > and >=. An exit without a length is within no limit.
+    /// by =, !=, <, <=, > and >=. An exit without a length meets no condition on lengths.
     #[arg(long = "where", value_name = "CONDITION", value_parser = str::parse::<Condition>)]
     pub condition: Option<Condition>,
     #[command(flatten)]
@@ -428,6 +428,28 @@ pub struct DiffArgs {
     /// Traces from after the change
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub after: Vec<PathBuf>,
+    /// Make the recordings, too: so many of each side, in turns (a b, b a, a b, …), so that what drifts with time is no difference.
+    /// Each is of `-- COMMAND`, from its beginning to its end
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(2..=100),
+        requires_all = ["prepare_a", "prepare_b", "command"],
+        conflicts_with_all = ["a", "b", "before", "after"],
+    )]
+    pub alternate: Option<u32>,
+    /// With --alternate: what makes the host as it is before the change; run by sh before each of these recordings
+    #[arg(long = "a", value_name = "COMMAND", requires = "alternate")]
+    pub prepare_a: Option<String>,
+    /// The same, for after the change. What ran last stays in force: after an even N that is --a's
+    #[arg(long = "b", value_name = "COMMAND", requires = "alternate")]
+    pub prepare_b: Option<String>,
+    /// With --alternate: where a.1.data, b.1.data, … are written [default: the working directory]
+    #[arg(long, value_name = "DIR", requires = "alternate")]
+    pub into: Option<PathBuf>,
+    /// With --alternate: what is run and recorded
+    #[arg(last = true, value_name = "COMMAND", requires = "alternate")]
+    pub command: Vec<String>,
     #[command(flatten)]
     pub select: SelectArgs,
     /// Work that was done in each recording of either side, as in 120000,118000: requests, transactions; the verdict then takes what
@@ -792,7 +814,7 @@ pub struct AdviseArgs {
     #[arg(long, conflicts_with = "undo")]
     pub apply: bool,
     /// Restore the knobs that --apply has set since the last boot; --force also restores those that somebody else has
-    /// changed since, and those that an earlier version has noted without its --root
+    /// changed since, and those that an earlier version of exitscope saved without noting their --root
     #[arg(long)]
     pub undo: bool,
     /// Try the value that the advice of this number sets, as `exitscope try` does; flags of the trial follow after `--`, like
@@ -922,8 +944,9 @@ pub struct SweepArgs {
     /// Runs of each configuration, with the seeds from --seed on
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub replicates: u32,
-    /// Figures to show, several with commas; `help` lists them [default: throughput (of each VM and thread that counts,
-    /// if several do), and of the first VM latency_p99, exits, and those shares of its time that vary]
+    /// Figures to show, several with commas; `help` lists them [default: throughput (of each VM and
+    /// host thread that counts work, if several do); and of the first VM latency_p99, exits, and the shares of its time that
+    /// differ between configurations]
     #[arg(long = "metric", value_name = "NAME", value_delimiter = ',')]
     pub metrics: Vec<String>,
     /// The figure that decides which configuration is best: for a throughput and for successful polls the highest, for

@@ -1,5 +1,6 @@
 //! `exitscope diff`.
 
+use crate::alternate::Alternation;
 use crate::cli::{CONFIDENCE, DiffArgs, DiffFormat};
 use crate::counts::{self, CountedFiles};
 use crate::gates::Gates;
@@ -76,8 +77,15 @@ enum DiffTask {
 
 /// What the flags ask for. Each is named, so that a new one has an effect.
 fn plan(args: &DiffArgs) -> anyhow::Result<DiffTask> {
-    let DiffArgs { a, b, before, after, select, work, confidence, top, format, html, fail_on } = args;
-    let [before, after] = files([(a, before), (b, after)])?;
+    let DiffArgs { a, b, before, after, select, work, confidence, top, format, html, fail_on, .. } = args;
+    let DiffArgs { alternate, prepare_a, prepare_b, into, command, .. } = args;
+    let [before, after] = match (alternate, prepare_a, prepare_b) {
+        (&Some(times), Some(before), Some(after)) => {
+            let into = into.as_deref().unwrap_or(Path::new(""));
+            Alternation { times, prepare: [("--a", before), ("--b", after)], into, command }.record()?
+        }
+        _ => files([(a, before), (b, after)])?,
+    };
     if let Some(to) = html {
         html_output::check(to, &[before.as_slice(), &after].concat())?;
     }

@@ -15,6 +15,7 @@ macro_rules! say {
 
 mod access;
 mod advise;
+mod alternate;
 mod bundle;
 mod cli;
 #[cfg_attr(not(feature = "cluster"), path = "no_cluster.rs")]

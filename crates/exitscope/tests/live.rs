@@ -7,6 +7,7 @@ mod common;
 use common::server::end;
 use common::{cannot_trace, exits_at, go, held_guest, kvm, machine, recording, report, tiny_guest};
 use exitscope_skips::{Part, Skipped, or_skip, skip};
+use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -422,6 +423,33 @@ fn a_recording_that_is_killed_at_any_moment_is_whole_up_to_its_last_block() {
         whole >= KILLS / 10,
         "blocks were written before most kills, but only {whole} of {KILLS} files have events"
     );
+}
+
+#[test]
+fn both_sides_are_prepared_and_recorded_in_turns() {
+    let _machine = machine();
+    let folder = tempfile::tempdir().unwrap();
+    let diff = |a: &str, b: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_exitscope"));
+        command.current_dir(folder.path()).args(["diff", "--alternate", "2", "--format", "json", "--a", a, "--b", b]);
+        command.args(["--", tiny_guest().to_str().unwrap(), "--repeat", "30"]).output().unwrap()
+    };
+    let output = diff("echo a >> turns", "echo b >> turns");
+    if !folder.path().join("a.1.data").is_file() {
+        or_skip!(Err(cannot_trace(common::stderr(&output))));
+    }
+    assert_eq!(std::fs::read_to_string(folder.path().join("turns")).unwrap(), "a\nb\nb\na\n");
+    let compared: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for (side, name) in [("before", "a"), ("after", "b")] {
+        let traces = compared[side]["traces"].as_array().unwrap();
+        let files: Vec<_> = traces.iter().map(|of| of["file"].as_str().unwrap().to_string()).collect();
+        assert_eq!(files, [1, 2].map(|number| format!("{name}.{number}.data")), "{compared}");
+        assert_eq!(compared[side]["lost"], 0);
+    }
+    // What cannot be prepared is not recorded.
+    let failed = diff("exit 3", "true");
+    assert_eq!(failed.status.code(), Some(2));
+    assert!(common::stderr(&failed).contains("--a: `exit 3` ended with"), "{}", common::stderr(&failed));
 }
 
 #[test]

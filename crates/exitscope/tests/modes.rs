@@ -68,6 +68,8 @@ const NO_ROW: &[(&str, &str)] = &[
     // The kernel's own files of settings.
     ("advise", "root"),
     ("try", "root"),
+    // A folder: what goes into it is written by `record`.
+    ("diff", "into"),
     // The store is read.
     ("serve", "store"),
     // tests/cluster.rs: it takes a cluster.
