@@ -93,7 +93,7 @@ const ALL_RECORDED: &str = "`exitscope record` made this recording, and took all
 /// Of a log of Xen's with run states.
 const RUN_STATES: &str = "the log already has run states, and another such log would not show more";
 
-const RECORDED: &str = "what is missing was recorded and never occurred";
+const RECORDED: &str = "the missing events were enabled, but never fired";
 
 /// Whose settings say that this is so.
 const RECORDER: &str = "exitscope";
@@ -176,9 +176,9 @@ impl HowToRecord {
         match self.command(missed) {
             Ok(command) => format!("Record with {command}{blank}{meanwhile}."),
             Err(RECORDED) if !meanwhile.is_empty() => {
-                format!("What is missing was recorded and never occurred: record {meanwhile}.")
+                format!("The missing events were enabled, but never fired. Record again {meanwhile}.")
             }
-            Err(RECORDED) => "What is missing was recorded and never occurred.".to_string(),
+            Err(RECORDED) => "The missing events were enabled, but never fired.".to_string(),
             Err(why) => format!("Recording more would not help: {why}"),
         }
     }
@@ -292,7 +292,7 @@ mod tests {
         info.names.intern("kvm:kvm_entry");
         let how = HowToRecord::of(&info);
         assert_eq!(how.command(&[Missed::Exits, Missed::Entries]), Err(RECORDED));
-        assert_eq!(how.sentence(&[Missed::Exits], ""), "What is missing was recorded and never occurred.");
+        assert_eq!(how.sentence(&[Missed::Exits], ""), "The missing events were enabled, but never fired.");
         assert!(
             how.sentence(&[Missed::Exits], "while guests are idle")
                 .ends_with("never occurred: record while guests are idle.")

@@ -105,7 +105,7 @@ impl CountsTask {
             ("--event", event.is_some()),
             ("--guestkallsyms", guestkallsyms.is_some()),
             ("--interval", interval.is_some()),
-            ("views but yield", view.is_some_and(|view| view != ViewArg::Yield)),
+            ("views other than yield", view.is_some_and(|view| view != ViewArg::Yield)),
             ("--threads-per-core", threads_per_core.is_some()),
             ("a selection", selects(select)),
             ("--devices", names.devices.is_some()),
@@ -173,7 +173,7 @@ fn print<T: serde::Serialize>(
 /// Fails if one of these was asked for.
 fn check(flags: &[(&str, bool)]) -> anyhow::Result<()> {
     let asked: Vec<&str> = flags.iter().filter(|flag| flag.1).map(|flag| flag.0).collect();
-    ensure!(asked.is_empty(), "counts hold no single exits: {} cannot be had of them", asked.join(", "));
+    ensure!(asked.is_empty(), "counts hold no single exits: omit {}", asked.join(", "));
     Ok(())
 }
 

@@ -37,9 +37,8 @@ pub struct TryArgs {
     #[arg(long, value_name = "COMMAND", conflicts_with = "cgroup")]
     pub guest: Option<String>,
     /// The metric to improve: a command that prints a number as its last line. It is run by `sh -c` once in each turn,
-    /// as soon as the setting has settled; a turn waits for it for up to four times its length, and at least two
-    /// seconds [default: exit cost, the share of vCPU time in exits, for the settings of which docs/settings.md says
-    /// so]
+    /// as soon as the setting has settled; the command may take up to four times the turn's length, and at least two
+    /// seconds [default: exit cost, the share of vCPU time in exits, for the settings that docs/settings.md marks so]
     #[arg(long, value_name = "COMMAND", group = "number")]
     pub metric: Option<String>,
     /// The metric to improve: a file with a counter, whose rate per second over each turn is compared

@@ -173,7 +173,7 @@ const REASONS: &[(&str, (CodeList, u64))] = &[
     ("memory faults or device accesses", (CodeList::Riscv, 21)),
     ("interrupts of the host", (CodeList::Vmx, 1)),
     ("interrupts of the host", (CodeList::Svm, 0x60)),
-    ("system registers, which not recorded", SYS64),
+    ("a system register, its name not recorded", SYS64),
     ("interrupts of the host, or for the guest", (CodeList::Arm64Exit, 0)),
     ("interrupts of the host, or for the guest", (CodeList::Riscv, 1 << 63 | 5)),
     ("calls of the SBI", (CodeList::Riscv, 10)),
@@ -225,7 +225,7 @@ const REASONS: &[(&str, (CodeList, u64))] = &[
     ("split locks", (CodeList::Svm, 0x51)),
 ];
 
-const UNTOLD_EXCEPTION: &str = "exceptions and NMIs, which not recorded";
+const UNTOLD_EXCEPTION: &str = "an exception or NMI, its vector not recorded";
 
 /// VMX's exceptions, by what VM_EXIT_INTR_INFO says of them: valid, of this type (2: an NMI, 3: by hardware), with this vector.
 const EXCEPTIONS: &[(&str, u64)] = &[

@@ -36,7 +36,7 @@ fn a_screen_is_reported_with_its_counts_and_rates_and_without_exits() {
     for has in [
         "not events: they do not show which vCPU yielded",
         "FCX102 (z/VM Performance Toolkit, SYSTEM), CPU 2817 SER 0A1B2, 10:00:30 - 10:01:30 (60.0s)",
-        "X'44' on the fast path: no virtual processor was queued  43,200",
+        "X'44' on the fast path (no virtual processor queued)     43,200",
         "95,520     1,592",
         "1 thing to do: `exitscope advise`",
     ] {
@@ -137,13 +137,8 @@ fn what_counts_do_not_have_is_refused() {
     let screen = fixture("fcx102.txt");
     let trace = root().join("corpus/x86-svm/t2.data.gz");
     for (command, files, flags, why) in [
-        (
-            "report",
-            vec![screen.as_path()],
-            vec!["--by", "vcpu"],
-            "counts hold no single exits: --by cannot be had of them",
-        ),
-        ("report", vec![&screen], vec!["--view", "halt"], "views but yield"),
+        ("report", vec![screen.as_path()], vec!["--by", "vcpu"], "counts hold no single exits: omit --by"),
+        ("report", vec![&screen], vec!["--view", "halt"], "views other than yield"),
         ("report", vec![&screen], vec!["--format", "csv"], "--format csv"),
         ("report", vec![&screen], vec!["--vcpu", "1", "--fail-on", "lost>0"], "a selection, --fail-on"),
         ("report", vec![&screen, &trace], vec![], "read them apart"),

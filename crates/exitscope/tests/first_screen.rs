@@ -28,7 +28,7 @@ const SCREENS: [(&str, Answers); 5] = [
         [
             &["qemu-system-x86 121", "2 vCPUs", "Worst vCPU none: cost takes 17.0% of each one's time"],
             &["Exits cost 17.0% of vCPU time; the costliest is io: PCI configuration (3.6%)"],
-            &["Is that much? it is 0.33 of the host's 2 CPUs"],
+            &["Is that much? that is 0.33 CPUs, out of the host's 2 CPUs"],
             &["Best change [1] Keep other tasks off the vCPUs' CPUs"],
             &["Gain up to 6.1% of all vCPUs' time"],
             &["Risk the tasks that are kept off these CPUs have fewer CPUs left"],
@@ -41,7 +41,7 @@ const SCREENS: [(&str, Answers); 5] = [
         [
             &["VM without a name", "Worst vCPU 0: cost takes 47.4% of its time, 18.6% of the other's"],
             &["Exits cost 33.4% of vCPU time; the costliest is msr: IPIs (15.0%)"],
-            &["Is that much? it is 0.65 of the 2 CPUs that the vCPUs can use"],
+            &["Is that much? that is 0.65 CPUs, out of the 2 CPUs that the vCPUs can use"],
             &["Best change [1] Give the guest fewer vCPUs, to send fewer interrupts"],
             &["Gain up to 15.0% of its vCPUs' time"],
             &["Risk none known"],
@@ -54,7 +54,7 @@ const SCREENS: [(&str, Answers); 5] = [
         [
             &["VM without a name", "Worst vCPU none: cost and steal take 45.5% to 46.6% of each one's time"],
             &["the costliest is DABT_LOW: MMIO page 0x9000000 (32.4%)"],
-            &["Is that much? it is 0.92 of the 2 CPUs that the vCPUs can use"],
+            &["Is that much? that is 0.92 CPUs, out of the 2 CPUs that the vCPUs can use"],
             &["Best change [1] Replace the device by one that needs fewer exits"],
             &["Gain up to about 31.7% of its vCPUs' time"],
             &["Risk the guest needs a driver for the other device"],
@@ -67,7 +67,7 @@ const SCREENS: [(&str, Answers); 5] = [
         [
             &["VM without a name · 1 vCPU"],
             &["take 22.0% of vCPU time; most likely vCPUs are halted most of the time"],
-            &["Is that much? what exits cost is 0.22 of the one CPU that its vCPU can use"],
+            &["Is that much? exits cost 0.22 CPUs, out of the one CPU that its vCPU can use"],
             &["Best change [1] Find out what polls the missing serial port"],
             &["Gain up to 1.6% of its vCPUs' time"],
             &["Risk none"],
@@ -96,7 +96,7 @@ const SHARED: (&str, Answers) = (
     [
         &["at least 2 VMs without names", "Worst vCPU none: cost and steal take <0.1% to 0.2% of each one's time"],
         &["take 0.1% of vCPU time; most likely vCPUs are halted most of the time"],
-        &["Is that much? what exits cost is 0.002 of the 3 CPUs that the vCPUs can use"],
+        &["Is that much? exits cost 0.002 CPUs, out of the 3 CPUs that the vCPUs can use"],
         &["Change none is advised"],
         &["Change none is advised"],
         &["Change none is advised"],

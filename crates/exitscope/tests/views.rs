@@ -530,13 +530,13 @@ fn a_view_says_what_to_record_where_the_trace_has_nothing_for_it() {
         (
             "powerpc/p8_smt4_one_thread.data.gz",
             "halt",
-            "What is missing was recorded and never occurred: record while guests are idle.",
+            "The missing events were enabled, but never fired. Record again while guests are idle.",
         ),
         ("xen/hvm1_boot_mem.xentrace.gz", "halt", "Record with `xentrace -D -e 0x000af000 -T 10 FILE`"),
         (
             "x86-svm/t4-kvmstat.data.gz",
             "yield",
-            "What is missing was recorded and never occurred: record while vCPUs contend.",
+            "The missing events were enabled, but never fired. Record again while vCPUs contend.",
         ),
         ("xen/hvm1_boot_mem.xentrace.gz", "gang", "Record there with `exitscope record --for 10s`"),
         ("x86-svm/t4-kvmstat.data.gz", "halt", "No kvm_vcpu_wakeup in the trace"),
@@ -568,7 +568,7 @@ fn a_view_says_what_to_record_where_the_trace_has_nothing_for_it() {
     let (ppc, svm) = ("powerpc/p8_smt4_one_thread.data.gz", "x86-svm/t4-kvmstat.data.gz");
     let (arm, xen) = ("arm64/arm.dat.gz", "xen/pvh1_hvm.xentrace.gz");
     for (trace, policy, words) in [
-        (ppc, "host_halt_poll", "no halt to replay. What is missing was recorded and never occurred"),
+        (ppc, "host_halt_poll", "no halt to replay. The missing events were enabled, but never fired"),
         (ppc, "port_path", "no port access to replay: processors of ppc64le have no ports"),
         (arm, "port_path", "processors of aarch64 have no ports"),
         (
@@ -579,7 +579,7 @@ fn a_view_says_what_to_record_where_the_trace_has_nothing_for_it() {
         (
             svm,
             "yielding",
-            "no yield to replay. What is missing was recorded and never occurred: record while vCPUs contend",
+            "no yield to replay. The missing events were enabled, but never fired. Record again while vCPUs contend",
         ),
         (xen, "yielding", "no yield to replay. Record with `xentrace -D -e 0x000af000 -T 10 FILE`"),
         (xen, "host_halt_poll", "Xen does not poll for halted vCPUs"),

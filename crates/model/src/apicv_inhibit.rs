@@ -55,7 +55,7 @@ pub static INHIBITS: &[ApicvInhibit] = &[
     // but, as in Linux 6.1, ABSENT beside it.
     inhibit(
         "DISABLED",
-        "off, or not possible here",
+        "switched off, or not possible on the host",
         false,
         ["the host: the module's parameter, or its processor", "nothing while the VM is there"],
         [Some(APICV_DISABLED); 4],
@@ -281,7 +281,7 @@ mod tests {
             assert_eq!(
                 [APICV_DISABLED, APICV_HYPERV, 11, 12].map(words),
                 [
-                    "off, or not possible here",
+                    "switched off, or not possible on the host",
                     "Hyper-V's AutoEOI",
                     "logical APIC IDs that are not one for each vCPU",
                     "a vCPU's ID that AVIC cannot address"

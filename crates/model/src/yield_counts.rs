@@ -150,14 +150,14 @@ impl YieldCounter {
     pub const fn prose(self) -> &'static str {
         match self {
             YieldCounter::Diag44 => "X'44', which names nobody",
-            YieldCounter::Diag44Fast => "X'44' on the fast path: no virtual processor was queued",
+            YieldCounter::Diag44Fast => "X'44' on the fast path (no virtual processor queued)",
             YieldCounter::Diag9c => "X'9C', which names a vCPU",
             YieldCounter::Diag9cIgnored => "X'9C' that was ignored",
             YieldCounter::Diag9cForwarded => "X'9C' that was passed on to the hypervisor below",
             YieldCounter::Diag9cNotReady => "X'9C' to a virtual processor that was not ready",
-            YieldCounter::Diag9cWait => "X'9C' to one in a wait state",
-            YieldCounter::Diag9cSoftWait => "X'9C' to one in a soft wait",
-            YieldCounter::Diag9cDispatched => "X'9C' to one that was dispatched already",
+            YieldCounter::Diag9cWait => "X'9C' to a virtual processor in a wait state",
+            YieldCounter::Diag9cSoftWait => "X'9C' to a virtual processor in a soft wait",
+            YieldCounter::Diag9cDispatched => "X'9C' to a virtual processor that was dispatched already",
             YieldCounter::CpDiag44 => "X'44' that CP itself gave",
             YieldCounter::SenseRunning => "SIGP sense running: the guest asks whether a vCPU runs",
         }

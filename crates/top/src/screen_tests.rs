@@ -324,7 +324,7 @@ fn the_verdict_is_the_first_answer_and_has_two_lines_at_most() {
     let screen = drawn((80, 24), &frame, &mut ScreenState::default());
     let lines: Vec<&str> = screen.lines().map(str::trim_end).collect();
     assert_eq!(lines[1], "Last 7.0 s: vCPUs wait for a CPU 23.4% of their time: 12 vCPUs run on or wait");
-    assert_eq!(lines[2], "for 9.3 CPUs, and there are 8. Doubtful: 4,567 events are in no figure");
+    assert_eq!(lines[2], "for 9.3 CPUs, and the host has 8. Doubtful: 4,567 events are in no figure");
     let narrow = drawn((60, 24), &frame, &mut ScreenState::default());
     let narrow = narrow.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(narrow.contains("there are 8. Doubtful: 4,567 events are in no figure"), "{narrow}");
@@ -334,7 +334,8 @@ fn the_verdict_is_the_first_answer_and_has_two_lines_at_most() {
 fn live_verdict() -> LiveVerdict {
     let verdict = VerdictRow {
         state: "steal_dominates",
-        text: "vCPUs wait for a CPU 23.4% of their time: 12 vCPUs run on or wait for 9.3 CPUs, and there are 8".into(),
+        text: "vCPUs wait for a CPU 23.4% of their time: 12 vCPUs run on or wait for 9.3 CPUs, and the host has 8"
+            .into(),
         share: Some(0.234),
         is_good: false,
         is_doubtful: true,

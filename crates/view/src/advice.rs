@@ -563,7 +563,7 @@ fn figures_text(gain: Gain, [headline, low, high]: &[String; 3]) -> (String, Str
     match (gain.low, headline == high) {
         _ if low == high => (high.clone(), String::new()),
         (Nanos::ZERO, true) => (format!("up to {high}"), String::new()),
-        (Nanos::ZERO, false) => (format!("up to about {headline}"), format!("; at most {high}{waits}")),
+        (Nanos::ZERO, false) => (format!("up to about {headline}"), format!("; the range is 0 to {high}{waits}")),
         _ => (format!("about {headline}"), format!("; {low} to {high}{waits}")),
     }
 }

@@ -95,7 +95,7 @@ pub(crate) fn gain(row: &GainRow) -> String {
         "replayed" => format!("replayed: {} over this recording, 95 % confidence", row.source),
         how => format!("{how}: {}", row.source),
     };
-    format!("{} ({how})", row.text)
+    format!("{}; {how}", row.text)
 }
 
 fn list(numbers: &[usize]) -> String {

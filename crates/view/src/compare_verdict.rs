@@ -391,11 +391,17 @@ impl Words<'_> {
                  take several)"
             ));
         }
-        let copied = |side: &SideRow| {
-            let lines = side.lines.iter().filter(|line| line.id == LedgerLine::CopiedFile.id());
-            lines.map(|line| line.count).sum::<u64>()
+        let of_line = |line: LedgerLine| {
+            let count = |side: &SideRow| side.lines.iter().find(|row| row.id == line.id()).map_or(0, |row| row.count);
+            names.into_iter().zip(self.sides.map(count)).filter(|side| side.1 > 0)
         };
-        for (name, count) in names.into_iter().zip(self.sides.map(copied)).filter(|side| side.1 > 0) {
+        for (name, count) in of_line(LedgerLine::Overlapping) {
+            doubts.push(format!(
+                "recordings {name} overlap in time: {} events are in several of them, and count once",
+                thousands(count)
+            ));
+        }
+        for (name, count) in of_line(LedgerLine::CopiedFile) {
             let (files, add, are) = if count == 1 {
                 ("file", "adds", "does not count as a recording")
             } else {
@@ -414,8 +420,8 @@ impl Words<'_> {
 fn lacking(why: NotCompared) -> String {
     let side = |lacks: (bool, bool)| match lacks {
         (true, true) => "on either side",
-        (true, false) => "before",
-        _ => "after",
+        (true, false) => "on the side before",
+        _ => "on the side after",
     };
     match why {
         NotCompared::NoExits(before, after) => format!("there is no exit {}", side((before, after))),
@@ -635,6 +641,28 @@ mod tests {
             (lossy.is_doubtful, &lossy.doubts[..]),
             (true, &["the recording after is incomplete, see below".to_string()][..])
         );
+    }
+
+    #[test]
+    fn recordings_of_a_side_that_overlap_are_told() {
+        let mut side = side(3, true);
+        let line = LedgerLine::Overlapping;
+        let (id, text) = (line.id(), "");
+        side.lines.push(CoverageLine {
+            id,
+            text,
+            count: 1_001,
+            severity: "notice",
+            first_at: None,
+            moments_ns: Vec::new(),
+        });
+        let row = row(None, 1_000, 1_000, (-10, 10));
+        let said = judged(&row, &[], [&side, &side]).headline.doubts.join("; ");
+        for name in ["before", "after"] {
+            let told =
+                format!("recordings {name} overlap in time: 1,001 events are in several of them, and count once");
+            assert!(said.contains(&told), "{said}");
+        }
     }
 
     #[test]

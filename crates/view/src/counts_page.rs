@@ -79,7 +79,7 @@ fn head(heading: &str, report: &CountsReport) -> PageSection {
     if tables > 0 {
         let table = plural(tables, "table");
         texts.push(format!(
-            "{} {table} of exits, not events: what is not in it is not known, and not zero",
+            "{} {table} of exits, not events: a figure that the text lacks is unknown, not zero",
             thousands(tables)
         ));
     }
@@ -165,8 +165,8 @@ fn shares(row: &CountsRow) -> Vec<String> {
 fn notes(row: &CountsRow) -> Vec<String> {
     let text = match row.source {
         "fcx102" => {
-            "counts of all guests together. FCX102 has neither all X'44', nor all X'9C', nor the queues of virtual processors (PLDV); \
-             FCX104 and FCX144 have them, but exitscope does not read these"
+            "counts of all guests together. FCX102 has only a part of X'44' and X'9C', and no queues of virtual processors (PLDV); \
+             FCX104 and FCX144 have the rest, but exitscope cannot read them"
         }
         "kvm_stats" => {
             "counts of all vCPUs of the VM, or of all VMs where the text names none; ignored: X'9C' that named a vCPU already on a CPU, \

@@ -43,7 +43,7 @@ fn said(report: &ExitTableReport) -> Vec<Sentence> {
     said.extend(report.halted.map(|part| {
         let names = report.halts.join(", ");
         plain(format!(
-            "Halts ({names}) are {} of the time: guests sleep in it; how much of it are wake-ups or polling is not recorded",
+            "Halts ({names}) are {} of the time of all exits: guests sleep in them; how much of that is wake-up latency or polling is not recorded",
             share(part)
         ))
     }));

@@ -4,6 +4,7 @@ use crate::compare::{ChangeRow, ReasonComparison};
 use crate::headline::Headline;
 use crate::names::{plural, thousands};
 use crate::page::{Page, PageSection, Sentence, Table, changes, column};
+use exitscope_analysis::fleet::FEWEST;
 use exitscope_analysis::{DiffMeasure, FEWEST_RECORDINGS};
 use exitscope_stats::holm;
 use exitscope_units::Nanos;
@@ -337,7 +338,7 @@ pub fn fleet_page(fleet: &Fleet) -> Page {
         };
         sections.push(changes(title, &of.rows, of.rows_left_out, true, note));
     }
-    sections.extend(outliers(fleet));
+    sections.push(outliers(fleet));
     sections.extend(advice(fleet));
     Page { sections }
 }
@@ -431,7 +432,7 @@ fn verdict(of: &FleetComparison, against: &str, row: &ReasonComparison, change: 
     )
 }
 
-fn outliers(fleet: &Fleet) -> Option<PageSection> {
+fn outliers(fleet: &Fleet) -> PageSection {
     let columns = vec![
         column("host", true, 0),
         column("VMs", true, 2),
@@ -455,8 +456,20 @@ fn outliers(fleet: &Fleet) -> Option<PageSection> {
             text(of.reason_median_ns_per_s),
         ]
     };
-    (!fleet.outliers.is_empty()).then(|| PageSection {
-        title: "Hosts that stand out".into(),
+    let title = "Hosts that stand out".into();
+    if fleet.outliers.is_empty() {
+        let fewest = FEWEST as u64;
+        let none = match fleet.hosts < fewest {
+            true => format!(
+                "not judged: it takes {fewest} hosts with VMs of the same shape to say who stands out, and these are of {}.",
+                plural(fleet.hosts, "host")
+            ),
+            false => format!("None, among the shapes of VMs that {fewest} hosts or more have."),
+        };
+        return PageSection { title, notes: vec![none], ..PageSection::default() };
+    }
+    PageSection {
+        title,
         table: Some(Table { columns, rows: fleet.outliers.iter().map(row).collect() }),
         notes: vec![
             "cost: of exits, per second of a vCPU; usual: the median of the hosts with such VMs; score: how far \
@@ -465,7 +478,7 @@ fn outliers(fleet: &Fleet) -> Option<PageSection> {
                 .to_string(),
         ],
         ..PageSection::default()
-    })
+    }
 }
 
 fn advice(fleet: &Fleet) -> Option<PageSection> {

@@ -97,13 +97,13 @@ fn by_vm(rows: &GangRows) -> PageSection {
         ]
     });
     let mut notes = vec![
-        "2015 script: runs with more than one vCPU runnable at the end, less those that ceded in them; it misses a thread that \
-         needs user space. The script keeps one count of these for each process, whose runs on several cores share it: what it \
-         prints, --format script prints"
+        "2015 script: runs with more than one vCPU runnable at the end, not counting those that ceded in the run; the script \
+         misses threads that need user space. It keeps one count of ceded threads per process, shared by all cores; --format script \
+         prints the script's own number"
             .to_string(),
-        "several active: runs that two or more threads left without having ceded; decrementer: such runs that the \
-         shared decrementer ended for all threads, so that none forced another; ganged: the other such runs, except \
-         those in which fewer than two of the threads got into the guest"
+        "several active: runs that two or more threads left without having ceded. Of these, decrementer: the shared \
+         decrementer ended the run for all, and no thread forced another; ganged: all others in which at least two of the threads \
+         got into the guest"
             .to_string(),
     ];
     if rows.unpaired_runs > 0 {

@@ -22,7 +22,7 @@ pub(crate) fn interrupts_sections(
         && rows.unnamed_msrs > 0
     {
         last.notes.push(format!(
-            "{} more exits are for an MSR that the recording does not name (kvm_msr): some may be the APIC's",
+            "Exits for an MSR that the recording does not name (kvm_msr), some of them perhaps the APIC's: {}",
             thousands(rows.unnamed_msrs)
         ));
     }
@@ -130,7 +130,9 @@ fn notes(vm: &VmApicvRow) -> Vec<String> {
         return notes;
     }
     for row in vm.inhibits.iter().filter(|row| row.at_end) {
-        notes.extend(row.cleared_by.map(|by| format!("{}, in force at the end, is cleared by {by}", row.reason)));
+        notes.extend(row.cleared_by.map(|by| {
+            format!("{} was still in force at the end of the recording; what would clear it is {by}", row.reason)
+        }));
     }
     notes
 }

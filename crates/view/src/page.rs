@@ -714,17 +714,19 @@ fn what_intervals_cover(comparison: &Comparison) -> String {
     let is_judged = changes.any(|change| matches!(change.verdict, "more" | "less" | "unclear"));
     let verdicts = match (is_judged, comparison.verdict.order) {
         (false, _) => "No row has a verdict, for the reason above.",
-        (true, Some(_)) => "A row has a verdict only where its change is certain if all rows are asked at once.",
+        (true, Some(_)) => {
+            "A row has a verdict only where its change remains certain when all rows are tested together."
+        }
         (true, None) => "A row has a verdict only where the interval of its change excludes zero.",
     };
     let cover = match comparison.verdict.order {
         Some(_) => {
-            "Figures are typical of a recording: the geometric mean of a side's. Intervals cover what differs from recording to recording; each \
-             is of its row alone."
+            "A figure is the geometric mean over a side's recordings. Intervals cover the variation from recording to recording; each \
+             interval is for one row alone."
         }
         None => {
-            "The intervals cover the variation within the recordings alone; those of several recordings on each side cover that from run to \
-             run (--before, --after)."
+            "The intervals cover only the variation within a recording; with several recordings on each side (--before, --after) they cover \
+             the variation from run to run."
         }
     };
     format!("Cost and rates are per second of vCPU time. {verdicts} {cover}")

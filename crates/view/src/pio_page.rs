@@ -37,7 +37,7 @@ pub(crate) fn pio_summary(rows: &PioRows) -> PageSection {
                 return plain(format!("{} {what}", thousands(sum.exits)));
             }
             plain(format!(
-                "{} {what}, {} of them ({}) served by {}, which cost {}",
+                "{} {what}, {} of them ({}) handled by {}, which cost {}",
                 thousands(sum.exits),
                 thousands(sum.user_space_exits),
                 percent(sum.user_space_exits, sum.exits),
@@ -126,7 +126,7 @@ fn accesses(rows: &PioRows, kind: &str, title: &str, how: &HowToRecord) -> Optio
     if !rows.has_handlers {
         let what = match rows.xen {
             true => "The log has no records of the scheduler, so accesses that waited for the device model",
-            false => "No kvm_userspace_exit in the trace, so accesses that user space served",
+            false => "No kvm_userspace_exit in the trace, so accesses that user space handled",
         };
         let record = how.sentence(&[Missed::UserExits], "");
         notes.push(format!("{what} cannot be distinguished from others. {record}"));
@@ -289,7 +289,7 @@ fn cheaper(rows: &PioRows) -> Option<PageSection> {
     });
     Some(PageSection {
         title: format!(
-            "Served by {}: what staying in {} would gain",
+            "Handled by {}: gain if {} handled them",
             server(rows, true),
             if rows.xen { "Xen" } else { "the kernel" }
         ),

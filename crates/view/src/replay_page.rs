@@ -18,8 +18,8 @@ pub fn replay_page(replay: &Replay) -> Page {
     }
     if let Some(decisions) = replay.decisions {
         head.sentences.push(plain(format!(
-            "With these settings, the replay decides as the kernel did after {} of the {} halts since each vCPU's \
-             first change, and makes {} of the {} changes that the kernel traced, to the same values",
+            "With these settings, the replay takes the kernel's decision after {} of {} halts (counted from each \
+             vCPU's first traced change), and reproduces {} of {} traced changes with the same value",
             thousands(decisions.same),
             thousands(decisions.known),
             thousands(decisions.same_changes),
@@ -36,7 +36,7 @@ pub fn replay_page(replay: &Replay) -> Page {
     let vary: Vec<&str> = replay.vary.iter().map(|axis| axis.key.as_str()).collect();
     let mut notes = Vec::new();
     if let Some(row) = replay.rows.iter().find(|row| row.in_force) {
-        let how = if row.recorded { "as it was recorded" } else { "replayed like the others" };
+        let how = if row.recorded { "with the recorded figures" } else { "replayed like the others" };
         notes.push(format!("r the settings in force when it was recorded, {how}"));
     }
     if replay.rows.iter().any(|row| row.recorded && !row.in_force) {

@@ -240,7 +240,7 @@ fn others(run: &SimReport) -> Option<PageSection> {
     sentences.push(match run.queue_depth {
         0.0 => "No task ever waited for a CPU.".to_string(),
         depth => format!(
-            "On average {depth:.2} tasks wait for each CPU; none waits {} of the time.",
+            "On average {depth:.2} tasks wait for each CPU; the queue is empty {} of the time.",
             share(run.queue_empty_share)
         ),
     });

@@ -433,6 +433,8 @@ impl FirstScreen<'_> {
             },
         ];
         words.extend(coverage.truncated.then(|| "a part is missing".to_string()));
+        let overlapping = coverage.lines.iter().find(|line| line.id == LedgerLine::Overlapping.id());
+        words.extend(overlapping.map(|line| format!("{} in several files, counted once", thousands(line.count))));
         if verdict.sure.is_some() {
             words.extend(verdict.doubts.iter().cloned());
         }
@@ -457,7 +459,7 @@ impl FirstScreen<'_> {
         let advise = if self.advised.is_some() { "advise, " } else { "" };
         let too_narrow = match left_out {
             [] => String::new(),
-            titles => format!("Too narrow for {}. ", titles.join(", ")),
+            titles => format!("No room for {}: see report --all. ", titles.join(", ")),
         };
         let more =
             format!("{too_narrow}More: exitscope {advise}report --all or report --html OUT, with {}", self.files());

@@ -132,7 +132,9 @@ fn notes(sweep: &Sweep) -> Vec<String> {
             "" => {}
             neither => direction.push_str(&format!("; not compared: {neither}")),
         }
-        notes.push(format!("p no other row's means are better in one figure and as good in all others ({direction})"));
+        notes.push(format!(
+            "p no other row has a better mean in one figure without a worse mean in another ({direction})"
+        ));
     }
     for (at, metric) in sweep.metrics.iter().enumerate() {
         if sweep.rows.iter().all(|row| row.estimates[at].is_none()) {

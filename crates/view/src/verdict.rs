@@ -176,7 +176,7 @@ impl VerdictRow {
                 format!("Virtual cores take turns on a CPU: vCPUs wait {share} of their time for a CPU")
             }
             VerdictState::StealDominates => {
-                let there = if cpus > 0 { format!(", and there are {cpus}") } else { String::new() };
+                let there = if cpus > 0 { format!(", and the host has {cpus}") } else { String::new() };
                 let noun = if vcpus == 1 { "vCPU runs on or waits for" } else { "vCPUs run on or wait for" };
                 format!(
                     "vCPUs wait for a CPU {share} of their time: {} {noun} {wanted:.1} CPUs{there}",
@@ -203,10 +203,10 @@ impl VerdictRow {
             VerdictState::Healthy => format!("Guests run {share} of vCPU time, and no part of the rest is large"),
             VerdictState::NoExits => format!("Doubtful: the recording has no VM exit; {}", record(&[Missed::Exits])),
             VerdictState::NoLengths if ganged > 0 => format!(
-                "Doubtful what exits cost: no entry into a guest was recorded ({}); {} of {} core runs were ganged",
-                record(&[Missed::Entries]),
+                "Doubtful what exits cost: no entry into a guest was recorded; {} of {} core runs were ganged; {}",
                 thousands(ganged),
-                thousands(runs)
+                thousands(runs),
+                record(&[Missed::Entries])
             ),
             VerdictState::NoLengths => {
                 let record = record(&[Missed::Entries]);

@@ -58,9 +58,9 @@ impl VerdictContext<'_> {
             (cpus, _) => format!("the host's {} CPUs", thousands(u64::from(cpus))),
         };
         let amount = match state {
-            VerdictState::MostlyUnknown => format!("what exits cost is {} of {of}", cpus(cost)),
+            VerdictState::MostlyUnknown => format!("exits cost {} CPUs, out of {of}", cpus(cost)),
             VerdictState::Healthy | VerdictState::MostlyHalted => {
-                format!("exits cost {} of vCPU time, {} of {of}", percent(cost.0, wall.0), cpus(cost))
+                format!("exits cost {} of vCPU time, {} CPUs out of {of}", percent(cost.0, wall.0), cpus(cost))
             }
             VerdictState::StealDominates => {
                 let vcpus = self.facts.divisions.len() as u64;
@@ -71,7 +71,7 @@ impl VerdictContext<'_> {
                     if vcpus == 1 { "vCPU waits" } else { "vCPUs wait" }
                 )
             }
-            _ => format!("it is {} of {of}", cpus(time)),
+            _ => format!("that is {} CPUs, out of {of}", cpus(time)),
         };
         Some(self.other_vms().map_or(amount.clone(), |vms| format!("{amount}; {vms}")))
     }

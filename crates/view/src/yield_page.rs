@@ -370,7 +370,7 @@ fn queue(queue: &QueueRow) -> PageSection {
         ]
     });
     let mut sentences = vec![format!(
-        "{:.2} vCPUs wait for each CPU on average, at most {}; none waits {} of the time",
+        "{:.2} vCPUs wait for each CPU on average, at most {}; the queue is empty {} of the time",
         queue.mean,
         thousands(queue.max.into()),
         percent(queue.time_ns[0], queue.span_ns),

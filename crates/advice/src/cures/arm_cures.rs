@@ -132,8 +132,7 @@ const CACHES_OFF: &str = "KVM traps these registers from a guest's cleaning by s
 const SRE: &str = "the guest's kernel checks whether it reaches its GIC by system registers, once for each CPU";
 
 /// `kvm_psci_call` of `arch/arm64/kvm/psci.c`.
-const VERSION: &str =
-    "KVM answers it itself; kernels read it while they boot; the rip of the exits shows what reads it more often";
+const VERSION: &str = "KVM itself answers PSCI_VERSION; kernels ask for it while they boot; the vcpu_pc of the exits shows what asks more often";
 
 /// `kvm_trng_call` of `arch/arm64/kvm/trng.c`; `arch_get_random_seed_longs` of `arch/arm64/include/asm/archrandom.h`.
 const TRNG: &str = "the guest's kernel asks KVM for random numbers (SMCCC TRNG), a few words each time, to seed its own generator with";

@@ -196,7 +196,7 @@ static PM_TIMER: Cure = Cure {
 };
 
 static RTC: Cure = Cure {
-    title: "Offer Windows Hyper-V's timers instead of the RTC",
+    title: "If the guest is Windows, offer Hyper-V's timers instead of the RTC",
     change: "if the guest is Windows, offer Hyper-V's timers: without them it runs on the periodic interrupt of the RTC, and \
         reads its registers each time",
     switches: &[],

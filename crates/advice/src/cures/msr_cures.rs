@@ -379,9 +379,9 @@ static EOI: Cure = Cure {
     helps: CureCondition::Always,
     least: WITH_HARDWARE,
     acts: Acts::WithModule,
-    risk: "KVM leaves it off where it cannot be used (AutoEOI of Hyper-V's SynIC: hv-avic; AVIC besides: the PIT's \
-        reinjection); AVIC with x2AVIC (AMD from Zen 4 on) serves guests in x2APIC mode, without it their registers \
-        still exit",
+    risk: "KVM inhibits APIC virtualisation for some VMs: by Hyper-V's AutoEOI (hv-avic avoids it), and AVIC also by the \
+        PIT's reinjection; for guests in x2APIC mode AVIC needs x2AVIC (AMD from Zen 4 on), without which their APIC \
+        registers still exit",
     payer: NOBODY,
 };
 

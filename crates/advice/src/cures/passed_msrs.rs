@@ -190,7 +190,7 @@ impl PassedMsr {
         [
             (by_write && of.written == Some((0, 0)), "writes of zero alone"),
             (by_write && of.written.is_none(), "that the guest has not written it"),
-            (may_be(|passing| passing == Passing::WithCstates), "that it does not, and the guest reads them"),
+            (may_be(|passing| passing == Passing::WithCstates), "a VMM that gives no C-states"),
             (may_be(|passing| passing == Passing::UnlessIntel), "that the guest is shown a processor of Intel's"),
             (by_cpuid && !is_older(BY_CPUID), "that its CPUID lacks it"),
             (!of.no_nested, "a nested guest's accesses (`perf record -e kvm:kvm_nested_vmexit`)"),

@@ -183,7 +183,7 @@ impl VmSubjectExits {
         let cell = &self.all.stats;
         let beyond = cell.cost().0.saturating_sub(usual_cost(cell, input.facts.event_kinds.switches));
         if beyond.saturating_mul(MIN_ASLEEP_SHARE) > cell.cost().0 {
-            let what = "share of that time in long exits, which may be waiting for a CPU";
+            let what = "share of the time of those exits that is in long exits, which may be waiting for a CPU";
             self.more.push((Topic::Devices, what.to_string(), share(beyond, cell.cost().0)));
         }
     }
@@ -441,7 +441,7 @@ impl JudgedVm<'_> {
             return self.not_recorded(MAY_WAIT_FOR_DEVICE_MODEL, &[Missed::Scheduler]);
         }
         if cell.timed < FEWEST {
-            return RuleAnswer::NotJudged(format!("{} exits are too few to judge", cell.timed));
+            return RuleAnswer::NotJudged(format!("too few exits to judge: {}", cell.timed));
         }
         if !self.is_worth_it(account) {
             return self.little(account);
@@ -562,7 +562,8 @@ impl JudgedVm<'_> {
             }
             if about.asleep.saturating_mul(MIN_ASLEEP_SHARE) > about.trip {
                 let what = format!(
-                    "share of that time in which the vCPU's thread sleeps, as while another thread holds the VMM's lock: {name}"
+                    "share of the time from leaving the kernel to the next entry in which the vCPU's thread sleeps, as while another thread \
+                     holds the VMM's lock: {name}"
                 );
                 facts.push(judgement.cite(vm, Topic::Phases, what, share(about.asleep, about.trip)));
             }
@@ -1444,7 +1445,7 @@ mod tests {
             "{said:?}"
         );
         unjudged(judge(Port, 0x1234, true, 30, 30, 100_000, true), "too little time");
-        unjudged(judge(Port, 0x3f8, true, 29, 29, 10_000, true), "29 exits are too few");
+        unjudged(judge(Port, 0x3f8, true, 29, 29, 10_000, true), "too few exits to judge: 29");
         unjudged(judge(Port, 0x3f8, true, 0, 0, 10_000, true), "none of these exits is timed");
         unjudged(judge(Msr, 0x7777, true, 30, 16, 10_000, true), "or for those that it filters");
         unjudged(judge(Msr, 0x48, true, 30, 0, 10_000, true), "nested");

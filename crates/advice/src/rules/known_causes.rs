@@ -149,7 +149,7 @@ pub(crate) static KNOWN: &[UnjudgedExits] = &[
         },
         "the guest changes bits of CR0 or CR4 that are not its own: kernels do while CPUs come up; what goes on may be flushes of the \
             TLB by CR4.PGE, as of a guest without INVPCID on AMD's processors, or changes of mode",
-        "`perf record -e kvm:kvm_cr` has the register and the value, and the rip of the exits shows whose code it is \
+        "on KVM, `perf record -e kvm:kvm_cr` has the register and the value; on KVM and Xen the rip of the exits shows whose code it is \
          (`report --by rip`)",
     ),
     // `kvm_emulate_wbinvd_noskip` of arch/x86/kvm/x86.c: nothing, but for a VM with devices whose DMA caches do not see.
@@ -243,7 +243,7 @@ pub(crate) static KNOWN: &[UnjudgedExits] = &[
     ),
 ];
 
-const UNTOLD_EXCEPTION: &str = "exceptions and NMIs, which not recorded";
+const UNTOLD_EXCEPTION: &str = "an exception or NMI, its vector not recorded";
 
 /// Vectors of exceptions: `arch/x86/include/asm/trapnr.h`.
 const DB: u64 = 1;

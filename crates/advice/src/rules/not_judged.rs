@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn nobody_is_told_to_record_what_was_recorded_and_never_came() {
-        for (recorded, says) in [(false, "most of those exits have no"), (true, "was recorded and never occurred")] {
+        for (recorded, says) in [(false, "most of those exits have no"), (true, "were enabled, but never fired")] {
             let mut input = AdviceInput::new(&Selection::default());
             input.begin(Moment::from_nanos(0));
             let of = exit(vcpu(0), 0, ExitCode::new(CodeList::Vmx, 30));

@@ -209,7 +209,7 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
         activities: &[KvmActivity::TimerEmulated],
         choose: |vm| usize::from(is_timer_storm(vm)),
         ..row(
-            "system registers, which not recorded",
+            "a system register, its name not recorded",
             "SYS64 (arm64) without kvm_sys_access",
             |of| of.about.is_none() && is_for(of, SYSTEM_REGISTERS.0, &[SYSTEM_REGISTERS.1]),
             &[Remedy::Unjudged(UNTOLD_REGISTER), Remedy::Unjudged(TIMER_STORM)],
@@ -226,6 +226,12 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
         "EXC_SUPERVISOR_SYSCALL",
         |of| is_for(of, CodeList::Riscv, &[10]),
         &[Remedy::Unjudged(SBI_CALLS)],
+    ),
+    row(
+        "instructions that KVM answers, WFI among them",
+        "EXC_VIRTUAL_INST_FAULT",
+        |of| is_for(of, CodeList::Riscv, &[22]),
+        &[Remedy::Unjudged(VIRTUAL_INSTRUCTIONS)],
     ),
     row(
         "memory faults or device accesses",
@@ -723,10 +729,10 @@ fn is_timer_storm(vm: &JudgedVm<'_>) -> bool {
 }
 
 /// The timers that KVM emulates: `kvm_timer_should_fire` and `timer_emulate` of arch/arm64/kvm/arch_timer.c, `get_timer_map` for which.
-const TIMER_STORM: &str = "a timer storm: KVM emulates a timer of the guest's at most of these exits (kvm_timer_emulate), as the guest \
-    programs it again and again. The virtual timer (CNTV) of a guest that is not nested needs no exit; a nested guest's, and the physical \
-    one without ECV, do. After a restore or a migration a timer that is long due, or an offset (CNTVOFF) that was not restored, has the \
-    guest arm it at once again: `perf record -e kvm:kvm_sys_access` says which register";
+const TIMER_STORM: &str = "a timer storm: most of these exits have KVM emulate a timer (kvm_timer_emulate) that the guest programs \
+    again and again. The virtual timer (CNTV) of a guest that is not nested needs no exit; a nested guest's, and the physical one without \
+    ECV, do. After a restore or a migration, a guest re-arms a timer at once if it is long overdue or its offset (CNTVOFF) was not \
+    restored: `perf record -e kvm:kvm_sys_access` shows which register";
 
 /// `ARM_EXCEPTION_IRQ`, and scause with its highest bit (arch/riscv/kvm/vcpu_exit.c).
 const EITHERS_INTERRUPT: &str = "an interrupt ended the stay in the guest, the host's or the guest's own timer's, and \
@@ -736,6 +742,10 @@ const EITHERS_INTERRUPT: &str = "an interrupt ended the stay in the guest, the h
 const SBI_CALLS: &str = "the guest calls its firmware (timers, IPIs, remote fences, consoles), which KVM or user \
     space answers, and no tracepoint shows what it asks for: `trace-cmd record -p function -l 'kvm_sbi_*' -l \
     'kvm_riscv_vcpu_sbi_*'` does";
+
+/// `kvm_riscv_vcpu_virtual_insn` of arch/riscv/kvm/vcpu_insn.c: WFI and accesses to CSRs; no event says which.
+const VIRTUAL_INSTRUCTIONS: &str = "the guest executes instructions that KVM answers: WFI, by which it halts, or accesses to CSRs, and no \
+    event of KVM shows which; with sched_switch, what a vCPU slept in them is a halt";
 
 /// `gstage_page_fault` of arch/riscv/kvm/vcpu_exit.c: `(htval << 2) | (stval & 3)`.
 const GUEST_PAGE_FAULTS: &str = "the guest accesses memory that is not mapped for it, or a device that is emulated there: kvm_exit's HTVAL is \
@@ -824,16 +834,16 @@ const SIGNALS: &str = "a signal has ended KVM_RUN, or user space had asked it to
 
 /// `__kvmppc_vcore_entry` of arch/powerpc/kvm/book3s_hv_interrupts.S puts the host's decrementer into the hypervisor's;
 /// `kvmppc_handle_exit_hv` of arch/powerpc/kvm/book3s_hv.c: "the host merely wanted to get our attention".
-const HOST_TIMER: &str = "a timer of the host is due, for which the hypervisor's decrementer ends the stay in the guest: nothing of \
-    the guest's asks for it";
+const HOST_TIMER: &str = "a timer of the host is due, and the hypervisor's decrementer ends the stay in the guest: the guest does not \
+    cause these exits";
 
 /// `kvmhv_interrupt_vcore` of arch/powerpc/kvm/book3s_hv_builtin.c, and IPIs of the host.
 const TO_LEAVE: &str = "another thread or CPU of the host asks the thread to leave its guest; where that is another thread of the \
     virtual core that had to leave, the rule about ganged exits judges it";
 
 /// `secondary_too_late` of arch/powerpc/kvm/book3s_hv_rmhandlers.S: the trap is 0.
-const TOO_LATE: &str = "the thread was about to enter its guest when another thread of its virtual core was leaving already, and went \
-    back with it: nothing of the guest's asks for it";
+const TOO_LATE: &str = "the thread was about to enter its guest while another thread of its virtual core was already leaving, and left \
+    with that thread: the guest does not cause these exits";
 
 /// `kvmppc_handle_exit_hv` of arch/powerpc/kvm/book3s_hv.c hands it back as a program interrupt, or to a debugger of the guest.
 const ILLEGAL: &str = "the guest runs instructions that the processor does not have, and KVM hands each back to it as \
@@ -921,8 +931,8 @@ const TRAPS_XFD: (u32, u32) = (5, 17);
 const AMX: &str = "a Linux guest has programs that use AMX: each thread's first use of it is a #NM (XFD), by which its kernel gives it room \
     for the tiles, and KVM traps every #NM from then on; it is once for each thread, and there is nothing to set";
 
-const NM_BEFORE: &str = "the guest's #NM exits, which Linux before 5.17 trapped for the guest's floating point alone, \
-    and later ones for AMX, too; the recording does not show which kernel it is, or it is an older one";
+const NM_BEFORE: &str = "the guest's #NM exits: Linux before 5.17 trapped #NM for the guest's floating point alone, later \
+    kernels for AMX, too; the recording does not show that this host's kernel is 5.17 or later";
 
 /// `kvm_smm_changed` of arch/x86/kvm/x86.c, from Linux 6.2 on smm.c. EDK2: SMM_REQUIRE of OvmfPkg.
 const SMM: &str = "the guest's firmware leaves system management mode, which it enters for each access to a UEFI \
@@ -1087,7 +1097,7 @@ static WINDOWS: Cure = Cure {
     helps: CureCondition::Always,
     least: WITH_HARDWARE,
     acts: Acts::WithModule,
-    risk: "KVM leaves it off where it cannot be used: kvm_apicv_inhibit_changed shows why",
+    risk: "KVM inhibits APIC virtualisation for some VMs: kvm_apicv_inhibit_changed shows why",
     payer: NOBODY,
 };
 

@@ -56,8 +56,8 @@ fn nothing_to_replay(survey: &SpinSurvey, record: &str) -> String {
     match others.is_empty() {
         true => format!("no yield to replay. {record}"),
         false => format!(
-            "PAUSE loops and the diagnoses X'44' and X'9C' can be replayed, and there is only {}: of these, no knob says when \
-             they are made (report --view yield shows what became of them)",
+            "PAUSE loops and the diagnoses X'44' and X'9C' can be replayed; this trace has only {}, and no knob decides when \
+             guests issue them (report --view yield shows what became of them)",
             others.join(", ")
         ),
     }

@@ -153,8 +153,8 @@ fn notes(policy: HaltPolicy, exact: bool, all: &HaltStats, guest_polls: bool, re
             );
             if all.late_caught.count + all.late_slept.count > 0 {
                 notes.push(format!(
-                    "a wake-up after a poll's end is taken to find the vCPU not yet blocked as often as such wake-ups \
-                     did in the recording ({} of {})",
+                    "a wake-up soon after a poll's end may find the vCPU not yet blocked; the replay assumes that as often \
+                     as the recording shows it ({} of {})",
                     thousands(all.late_caught.count),
                     thousands(all.late_caught.count + all.late_slept.count)
                 ));

@@ -21,14 +21,13 @@ pub(super) const NOT_THERE: &str =
     "the report names them: they were cut off, are not counted on that machine, or belong to another release";
 
 pub(super) const COST: &str = "what yields cost, and whether vCPUs waited for a CPU meanwhile";
-pub(super) const NO_TIMES: &str = "counts have no times; on a KVM host `exitscope record` makes a recording that has; of z/VM exitscope reads nothing that has";
+pub(super) const NO_TIMES: &str = "counts have no times; on a KVM host, `exitscope record` makes a recording with times; exitscope reads no times of z/VM";
 pub(super) const QUEUES: &str = "how many virtual processors were queued (PLDV)";
 pub(super) const NO_PROCLOG: &str =
     "FCX144 (PROCLOG) has it, but exitscope does not read that report: no sample of its layout was public";
 
 /// `diag44.html` of IBM's z/VM performance report: if any virtual processor is queued, the fast path is not taken.
-pub(super) const ON_FAST_PATH: &str =
-    "no virtual processor was queued, and IBM expects nothing of X'9C' where processors are not short";
+pub(super) const ON_FAST_PATH: &str = "IBM expects no gain from X'9C' where processors are not short";
 pub(super) const NORMAL_PATH: &str = "X'44' that do not take the fast path, and the fast path's share of all X'44'";
 pub(super) const NO_PRIVOP: &str = "FCX102 does not count them; FCX104 (PRIVOP) has all X'44', but exitscope does not read that report: no sample of its layout was public";
 pub(super) const NO_SPIN_RETRY: &str =
@@ -89,7 +88,7 @@ fn yield_later(source: CountSource) -> CountedAdvice {
             "try a larger kernel.spin_retry in the guests that contend, doubling it each time; `sysctl kernel.spin_retry` shows its value (1000 by default; 10 in kernels like Linux 4.9 on processors with compare-and-delay)",
         ),
         by_hand(
-            "a guest that can ask whether a vCPU runs (SIGP sense running; with KVM, the feature srs of QEMU's CPU model): Linux then asks before the first yield of a wait",
+            "offer the guest SIGP sense running (with KVM, the feature srs of QEMU's CPU model): Linux then asks whether the lock's holder runs before it first yields",
         ),
         by_hand("which locks are contended: `perf lock contention -ab sleep 10` in the guest"),
     ];
@@ -113,7 +112,7 @@ fn yield_later(source: CountSource) -> CountedAdvice {
         settings,
         gain: NO_GAIN,
         evidence: Vec::new(),
-        risk: "where the holder has lost its CPU, who waits makes way later",
+        risk: "where the lock's holder is preempted, waiters let it run later",
         payer: "guests that share the CPUs",
         undo: "write the old value back",
         acts: "at once, in the guest in which it is set",
@@ -136,7 +135,7 @@ fn spin_retry() -> CountedAdvice {
             .collect(),
         gain: NO_GAIN,
         evidence: Vec::new(),
-        risk: "where the holder has lost its CPU, who waits makes way later",
+        risk: "where the lock's holder is preempted, waiters let it run later",
         payer: "guests that share the CPUs",
         undo: "write 0 back",
         acts: "at once, in the guest in which it is set",

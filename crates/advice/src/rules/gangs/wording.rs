@@ -19,7 +19,7 @@ pub(super) const NO_ENTRIES: &str = "the recording has no kvm_guest_enter after 
 pub(super) const RUNS_UNTRIED: &str = "only sums of the core runs were kept, and a replay needs each run";
 
 /// How the range of a gain was got where no entries were recorded.
-pub(super) const AT_MOST: &str = "from 0 (without entries the recording does not show when forced-out threads were back) to all the \
+pub(super) const AT_MOST: &str = "from 0, as without entries the recording does not show when forced-out threads were back, to all the \
     time until each thread's next run, times the share of forced exits that the replay avoids";
 
 /// A fact in place of the time lost.
@@ -73,9 +73,8 @@ pub(super) fn cores_wanted(threads: u32) -> String {
 }
 
 /// Whom it helps, and whom not: B and A of redis in the posting of the gang-exits script.
-const LOADS: &str = "a load whose threads are seldom forced out gains nothing: when two vCPUs moved from two threads of one core to one \
-    thread each of two subcores (linuxppc-dev, May 2015), six of eight redis tests ran 18 to 81 % faster, and two (SPOP and MSET) 5 \
-    and 11 % slower";
+const LOADS: &str = "a load whose threads are seldom forced out gains nothing. Measured with two vCPUs moved from one core to two subcores \
+    (linuxppc-dev, May 2015): six of eight redis tests were 18 to 81 % faster, SPOP and MSET 5 and 11 % slower";
 
 /// Who pays where a core runs fewer threads, or its subcores run several virtual cores.
 fn payer(vcores: &Vcores, room: VcoreRoom, width: usize) -> String {

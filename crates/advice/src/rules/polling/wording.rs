@@ -36,7 +36,8 @@ pub(super) const NEVER_POLLED: &str = "KVM polled at no halt, although many halt
 pub(super) const NO_ENDS: &str = "the recording has no kvm_vcpu_wakeup";
 pub(super) const NO_POLLS: &str =
     "the recording has no kvm_halt_poll_ns and no sched_switch, which show how long KVM polled";
-pub(super) const BY_RUNNER: &str = "on powerpc a whole virtual core halts, and no thread's sleep is taken for its halt";
+pub(super) const BY_RUNNER: &str =
+    "on powerpc a whole virtual core halts, so exitscope does not count the sleep of one thread as a halt";
 pub(super) const NO_WAKEUPS: &str = "the recording has no sched_wakeup, which shows when vCPUs were woken";
 pub(super) const GUEST_POLLED: &str = "the guest polled, and waits that its polls ended left no trace; record again with guest_halt_poll_ns=0 in the guest";
 pub(super) const HALTS_UNTRIED: &str = "there were more halts than are kept for a replay";

@@ -18,10 +18,10 @@ pub(super) const SEVERAL: &str = "vCPUs of several VMs yield, and the recording 
     not known which vCPUs are siblings";
 
 /// Why nothing is said of a few.
-pub(super) const FEW: &str = "its vCPUs yield fewer than 500 times a second: no rule looks at so few";
+pub(super) const FEW: &str = "the VM's vCPUs yield fewer than 500 times a second: no rule looks at so few";
 
 /// Why nothing is said of a VM of one vCPU.
-pub(super) const ALONE: &str = "its only vCPU yields, which has no sibling to wait for: no rule looks at that";
+pub(super) const ALONE: &str = "the VM has only one vCPU, so a yield waits for no sibling: no rule looks at that";
 
 /// What a VM's yields show that seldom find a preempted sibling. A loop with PAUSE need not be a lock's: Linux spins so on other CPUs'
 /// answers, too (`csd_lock_wait` of kernel/smp.c).

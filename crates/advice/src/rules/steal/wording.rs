@@ -15,7 +15,7 @@ use std::borrow::Cow;
 const PINS: u64 = 512;
 
 /// What ranges go by.
-pub(super) const WHAT_IS_LACKING: &str = "at least the CPU time that is wanted beyond the host's CPUs (without steal after yields), at most all steal of these vCPUs";
+pub(super) const WHAT_IS_LACKING: &str = "at least the CPU time that is wanted beyond the host's CPUs, steal after yields left out; at most all steal of these vCPUs";
 pub(super) const ALL_OF_IT: &str = "from 0 to all of these vCPUs' steal";
 pub(super) const ALL_THAT_IS_KNOWN: &str = "from 0 to all of these vCPUs' known steal";
 
