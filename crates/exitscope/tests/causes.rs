@@ -177,6 +177,7 @@ const REASONS: &[(&str, (CodeList, u64))] = &[
     ("interrupts of the host, or for the guest", (CodeList::Arm64Exit, 0)),
     ("interrupts of the host, or for the guest", (CodeList::Riscv, 1 << 63 | 5)),
     ("calls of the SBI", (CodeList::Riscv, 10)),
+    ("instructions that KVM answers, WFI among them", (CodeList::Riscv, 22)),
     ("interrupt windows", (CodeList::Vmx, 7)),
     ("interrupt windows", (CodeList::Svm, 0x64)),
     ("ends of interrupts", (CodeList::Vmx, 45)),

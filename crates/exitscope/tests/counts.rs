@@ -36,7 +36,7 @@ fn a_screen_is_reported_with_its_counts_and_rates_and_without_exits() {
     for has in [
         "not events: they do not show which vCPU yielded",
         "FCX102 (z/VM Performance Toolkit, SYSTEM), CPU 2817 SER 0A1B2, 10:00:30 - 10:01:30 (60.0s)",
-        "X'44' on the fast path (no virtual processor queued)     43,200",
+        "X'44' on the fast path (no virtual processor queued)      43,200",
         "95,520     1,592",
         "1 thing to do: `exitscope advise`",
     ] {
@@ -61,7 +61,7 @@ fn what_screens_advise_has_no_gain_in_figures_and_says_what_is_not_judged() {
         "Gain: not known from counts",
         "1,592/s",
         "93.6%",
-        "IBM expects nothing of X'9C' where processors are not short",
+        "IBM expects no gain from X'9C' where processors are not short",
         "FCX104 (PRIVOP) has all X'44', but exitscope does not read that report",
         "FCX144 (PROCLOG) has it, but exitscope does not read that report",
     ] {
