@@ -35,6 +35,7 @@ mod html;
 mod html_output;
 mod lab;
 mod output_file;
+mod permitted;
 mod question;
 mod read;
 mod record;
@@ -88,6 +89,7 @@ pub fn main() -> ExitCode {
         return run_watchdog();
     }
     let cli = Cli::parse();
+    permitted::go_on_as_permitted(&cli.command);
     match run_to_stdout(&cli) {
         Ok(outcome) => outcome.code(),
         Err(error) => {
