@@ -5,7 +5,7 @@
 
 CARGO ?= cargo
 .DEFAULT_GOAL := help
-.PHONY: help setup rust tools tracefs bucket prometheus node page demo cluster-demo top test test-page test-rig lint bench screenshots soak
+.PHONY: help setup rust tools tracefs bucket prometheus node page dist demo cluster-demo top test test-page test-rig lint bench screenshots soak
 
 # Watching a host's guests is root's.
 AS_ROOT = $(if $(filter 0,$(shell id -u)),,--config 'target."cfg(unix)".runner = "sudo"')
@@ -66,6 +66,10 @@ web/node_modules/.package-lock.json: web/package-lock.json | node
 
 web/dist/page.html: web/node_modules/.package-lock.json $(wildcard web/src/*) web/vite.config.js web/tsconfig.json
 	cd web && npm run --silent build
+
+dist: rust page ## Make what people install, in dist/: `cargo xtask dist --check` then tries it, as root
+	@.ci/install cc dpkg-deb
+	$(CARGO) xtask dist
 
 demo: rust page ## Account for the exits of a recorded guest: as text, and as a page
 	$(CARGO) build --release --quiet --locked --package exitscope

@@ -183,7 +183,7 @@ const READ_BY: [(&str, &[&str]); 8] = [
     ("corpus/", &["exitscope", "exitscope-record", "exitscope-trace"]),
     ("docs/", &["exitscope", "exitscope-page", "exitscope-query", "exitscope-scenario"]),
     ("scenarios/", &["exitscope", "exitscope-scenario"]),
-    ("contrib/", &["exitscope", "exitscope-exporter"]),
+    ("contrib/", &["exitscope", "exitscope-exporter", "xtask"]),
     ("web/", &["exitscope-page"]),
     ("rig/", &[]),
     ("bench/", &[]),

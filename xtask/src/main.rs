@@ -7,6 +7,7 @@
 //! cargo xtask prose CRATE  prints what a crate says to its users, with files and lines
 //! cargo xtask docs    writes the generated documents anew, and the front end's types
 //! cargo xtask bench   measures exitscope and its simulator against their peers, and writes docs/benchmarks.md
+//! cargo xtask dist    makes what people install; with --check, installs and uses it; writes docs/examples/install.txt
 //! cargo xtask gains   holds what advice says that changes win against made recordings of which that is known; writes docs/gains.md
 //! cargo xtask nulls   counts how often diff finds a change in recordings of unchanged guests, or try in made series; writes docs
 //! cargo xtask fuzz    takes damaged traces through the command: no panic, no hang, no unbounded memory, sums that add up
@@ -21,6 +22,7 @@
 mod additions;
 mod bench;
 mod ci;
+mod dist;
 mod excerpts;
 mod figures;
 mod fuzz;
@@ -72,6 +74,8 @@ enum Task {
     Fuzz(fuzz::Flags),
     /// Leave tracepoints out of recordings, cut and reorder them, and compare the accounts of their time
     Metamorphic(fuzz::MetamorphicFlags),
+    /// Make what people install, in dist/; with --check, try it
+    Dist(dist::Flags),
     /// Hold the gains of advice against the truth of made recordings; write docs/gains.md
     Gains(gains::Flags),
     /// Count the changes that `diff` finds where there are none; write docs/nulls.md
@@ -104,6 +108,7 @@ fn main() -> ExitCode {
         Task::Figures(flags) => figures::run(&flags).map(done),
         Task::Fuzz(flags) => fuzz::run(&flags).map(done),
         Task::Metamorphic(flags) => fuzz::metamorphic(&flags).map(done),
+        Task::Dist(flags) => dist::run(&flags).map(done),
         Task::Gains(flags) => gains::run(&flags).map(done),
         Task::Nulls { of_try } => nulls::run(of_try).map(done),
         Task::Rig(flags) => rig::run(&flags),

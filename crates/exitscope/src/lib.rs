@@ -36,6 +36,7 @@ mod html;
 mod html_output;
 mod lab;
 mod output_file;
+mod permitted;
 mod question;
 mod read;
 mod record;
@@ -89,6 +90,7 @@ pub fn main() -> ExitCode {
         return run_watchdog();
     }
     let cli = Cli::parse();
+    permitted::go_on_as_permitted(&cli.command);
     match run_to_stdout(&cli) {
         Ok(outcome) => outcome.code(),
         Err(error) => {

@@ -26,6 +26,9 @@ pub enum Without {
     Less,
 }
 
+/// What a group of tracefs spares.
+const READS_EVERYTHING: &str = "cap_dac_read_search";
+
 /// All, those first without which nothing works.
 ///
 /// perf_event_open of other processes' events asks for CAP_PERFMON unless perf_event_paranoid is -1 (include/linux/perf_event.h,
@@ -40,7 +43,7 @@ pub const CAPABILITIES: [Capability; 4] = [
         without: Without::Nothing,
     },
     Capability {
-        name: "cap_dac_read_search",
+        name: READS_EVERYTHING,
         number: 2,
         needed_for: "reading tracefs, where it is not given to a group of yours",
         without: Without::Nothing,
@@ -67,6 +70,13 @@ impl Capability {
         Some(u64::from_str_radix(mask.trim(), 16).ok()? >> self.number & 1 == 1)
     }
 
+    /// Those that recording needs, as setcap takes them, where tracefs is given to a group of those who record: without the one that
+    /// reads every file of the host.
+    pub fn where_tracefs_is_readable() -> String {
+        let needed = CAPABILITIES.iter().filter(|of| of.without != Without::Less && of.name != READS_EVERYTHING);
+        format!("{}+ep", needed.map(|of| of.name).collect::<Vec<_>>().join(","))
+    }
+
     /// How root gives a program what recording needs.
     pub fn remedy() -> String {
         let needed = CAPABILITIES.iter().filter(|of| of.without != Without::Less).map(|of| of.name);
@@ -82,6 +92,7 @@ mod tests {
     fn what_is_not_needed_is_not_asked_for() {
         let remedy = Capability::remedy();
         assert!(remedy.contains("`setcap cap_perfmon,cap_dac_read_search,cap_bpf+ep` the program"), "{remedy}");
+        assert_eq!(Capability::where_tracefs_is_readable(), "cap_perfmon,cap_bpf+ep");
         assert!(CAPABILITIES.iter().all(|of| of.is_held().is_some()));
     }
 }
