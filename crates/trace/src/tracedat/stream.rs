@@ -11,6 +11,7 @@ use super::blocks::{Block, Blocks};
 use super::head::Region;
 use super::unpack::Unpacker;
 use crate::bytes::ByteOrder;
+use crate::tracefs::NEAR;
 use crate::{Input, TraceError};
 use exitscope_model::{Ledger, LedgerLine};
 use std::ops::Range;
@@ -88,6 +89,12 @@ impl RingPageStream {
     #[inline]
     pub fn payload(&self) -> Option<&[u8]> {
         self.block.bytes.get(self.payload.clone()?)
+    }
+
+    /// The payload's first bytes, or what follows it in the block where it is shorter.
+    #[inline]
+    pub fn ahead(&self) -> Option<&[u8; NEAR]> {
+        self.block.bytes.get(self.payload.as_ref()?.start..)?.first_chunk()
     }
 
     /// Whether something may be missing right after the current record: it is the last of its page.
