@@ -234,7 +234,7 @@ impl Assembler {
         } else {
             0
         };
-        events[..first].iter().for_each(|event| self.take(event, rows, ledger));
+        events[..first].iter().for_each(|event| self.take_early(event, rows, ledger));
         let exit = events[first..].iter().position(is_exit).map(|at| first + at);
         let end = exit.unwrap_or(events.len());
         self.waiting.extend_from_slice(&events[first..end]);
@@ -251,8 +251,14 @@ impl Assembler {
     /// What waited has its turn.
     fn release(&mut self, rows: &mut impl ExitSink, ledger: &mut Ledger) {
         for event in std::mem::take(&mut self.waiting) {
-            self.take(&event, rows, ledger);
+            self.take_early(&event, rows, ledger);
         }
+    }
+
+    /// The same as [`Assembler::take`], which is in the way of all events and in line there.
+    #[inline(never)]
+    fn take_early(&mut self, event: &Event, rows: &mut impl ExitSink, ledger: &mut Ledger) {
+        self.take(event, rows, ledger);
     }
 
     #[inline(always)]
@@ -352,9 +358,7 @@ impl Assembler {
                 }
                 let lane = &mut self.lanes[at];
                 lane.take(event, rows, &mut self.beside, ledger);
-                self.look_for_yield(event, at);
-                self.look_for_kick(event);
-                self.look_for_end(event, at);
+                self.look_beyond_lane(event, at);
             }
             None => ledger.count(match event.kind {
                 EventKind::Exit { .. } | EventKind::Enter | EventKind::UserspaceExit { .. }
@@ -628,6 +632,20 @@ impl Assembler {
     fn now_recorded(&mut self, recorded: RecordedTracepoints) {
         self.recorded = recorded;
         self.lanes.iter_mut().for_each(|lane| lane.recorded = recorded);
+    }
+
+    /// What an event on this lane says of other lanes, of yields and of its VM; each of the kinds of events that can say it.
+    #[inline(always)]
+    fn look_beyond_lane(&mut self, event: &Event, at: usize) {
+        match event.kind {
+            EventKind::Detail(_) => {
+                self.look_for_yield(event, at);
+                self.look_for_kick(event);
+            }
+            EventKind::UserspaceExit { .. } => self.look_for_end(event, at),
+            EventKind::Enter => {}
+            _ => self.look_for_yield(event, at),
+        }
     }
 
     /// A vCPU sends one of its VM an IPI, or kicks one that waits for a paravirtual spinlock: `kvm_pv_kick_cpu_op` of `arch/x86/kvm/x86.c`. Local

@@ -185,8 +185,8 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// Uses one event of this lane.
-    #[inline]
+    /// Uses one event of this lane. In line: of most events there is less to do than a call takes.
+    #[inline(always)]
     pub fn take(&mut self, event: &Event, rows: &mut impl ExitSink, beside: &mut BesideRows, ledger: &mut Ledger) {
         match event.kind {
             EventKind::Exit { code, idle, words, rip } => {

@@ -212,6 +212,12 @@ impl<const N: usize> Parts<N> {
         self.0[2..].iter().fold(0, |any, time| any | time) == 0
     }
 
+    /// Whether there is no time at all. Comparing with [`Parts::ZERO`] would be a call.
+    #[inline(always)]
+    pub fn is_zero(&self) -> bool {
+        self.0.iter().fold(0, |any, time| any | time) == 0
+    }
+
     /// All together.
     #[inline]
     pub fn sum(&self) -> Nanos {
@@ -303,6 +309,10 @@ mod tests {
         assert_eq!(parts.in_halts(), Nanos(20 + 30 + 7));
         // An exit has neither of these.
         assert_eq!((parts.get(TimePart::Guest), parts.get(TimePart::Excluded)), (Nanos::ZERO, Nanos::ZERO));
+        for part in TimePart::ALL {
+            assert!(!AllParts::ZERO.with(part, Nanos(1 << 40)).is_zero(), "{part:?}");
+        }
+        assert!(AllParts::ZERO.is_zero());
         // Two parts of the same length do not make a cost.
         assert!(!ExitParts::ZERO.with(TimePart::Halted, Nanos(9)).with(TimePart::Steal, Nanos(9)).is_cost());
     }

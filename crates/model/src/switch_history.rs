@@ -84,7 +84,10 @@ impl SwitchHistory {
         }
         let CpuSwitches { holders, pending } = &mut self.cpus[cpu];
         if !is_awaited {
-            holders.drain(..holders.len().saturating_sub(1));
+            // One at a time: mostly there is one.
+            while holders.len() > 1 {
+                holders.pop_front();
+            }
         } else if holders.len() >= KEPT {
             holders.pop_front();
         }

@@ -529,6 +529,8 @@ fn pass_beside(
                 sink.beside_row(row);
             }
         }
+        // The rule: there are as many of these as switches.
+        BesideRow::QueueStay(_) if spans.is_empty() => sink.beside_row(row),
         BesideRow::QueueStay(stay) => {
             for (from, to) in beyond((stay.from, stay.to), &spans) {
                 sink.beside_row(BesideRow::QueueStay(&RunQueueInterval { from, to, ..*stay }));

@@ -57,6 +57,12 @@ impl ByteOrder {
         }
     }
 
+    /// The bytes that this u64 was read from.
+    #[inline(always)]
+    pub fn bytes(self, word: u64) -> [u8; 8] {
+        if self == ByteOrder::Little { word.to_le_bytes() } else { word.to_be_bytes() }
+    }
+
     /// The unsigned number of 1, 2, 4 or 8 bytes at `at`; other sizes are `None`.
     #[inline(always)]
     pub fn unsigned(self, bytes: &[u8], at: usize, size: usize) -> Option<u64> {

@@ -18,10 +18,16 @@ pub(crate) struct InjectedAfter {
 }
 
 impl InjectedAfter {
+    /// Which subjects of exits it looks at.
+    #[inline(always)]
+    pub fn looks_at(kind: SubjectKind) -> bool {
+        kind == SubjectKind::HostVector
+    }
+
     /// Looks at an exit.
     #[inline]
     pub fn absorb(&mut self, exit: &Exit) {
-        let host = exit.subject().filter(|of| of.kind == SubjectKind::HostVector);
+        let host = exit.subject().filter(|of| InjectedAfter::looks_at(of.kind));
         if let (Some(host), Some(vector)) = (host, exit.injected) {
             // Vectors are bytes; of a damaged recording they may not be.
             if let (Ok(host), Ok(vector)) = (u8::try_from(host.key), u8::try_from(vector)) {

@@ -16,7 +16,7 @@ use exitscope_analysis::{
 };
 use exitscope_model::{
     CodeList, EventKinds, Exit, Halt, HostSetting, KvmActivity, KvmActivityEvent, PleUpdate, Preemption, QemuOptions,
-    SubjectNames, TimePart, Yield, YieldCall,
+    SubjectKind, SubjectNames, TimePart, Yield, YieldCall,
 };
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -283,10 +283,27 @@ impl AdviceInput {
             let cause = ExitCause { code: exit.code, about: exit.subject.map(SubjectKey::of) };
             self.by_vm.absorb((exit.who.vm, cause), exit);
         }
-        self.polling_guests.absorb(exit);
-        self.touched.absorb(exit);
-        self.ipis.absorb(exit);
-        self.injected_after.absorb(exit);
+        // What follows looks at subjects and at halts alone, each at few kinds of subjects.
+        if exit.is_halt || exit.subject.is_some() {
+            self.absorb_telling(exit);
+        }
+    }
+
+    #[inline]
+    fn absorb_telling(&mut self, exit: &Exit) {
+        let is = |looks_at: fn(SubjectKind) -> bool| exit.subject.is_some_and(|subject| looks_at(subject.kind));
+        if exit.is_halt || is(PollingGuests::looks_at) {
+            self.polling_guests.absorb(exit);
+        }
+        if exit.is_halt || is(SentIpis::looks_at) {
+            self.ipis.absorb(exit);
+        }
+        if is(TouchedPages::looks_at) {
+            self.touched.absorb(exit);
+        }
+        if is(InjectedAfter::looks_at) {
+            self.injected_after.absorb(exit);
+        }
         if let Some(detail) = exit.subject().filter(|detail| SubjectStats::tells(exit, detail)) {
             self.about.absorb((exit.who.vm, SubjectKey::of(detail)), exit);
         }

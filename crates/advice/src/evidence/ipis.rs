@@ -51,6 +51,12 @@ pub(crate) struct SentIpis {
 }
 
 impl SentIpis {
+    /// Which subjects of exits it looks at, beside halts.
+    #[inline(always)]
+    pub fn looks_at(kind: SubjectKind) -> bool {
+        matches!(kind, SubjectKind::Msr | SubjectKind::Apic)
+    }
+
     /// Looks at an exit; those of one vCPU come in their order.
     #[inline]
     pub fn absorb(&mut self, exit: &Exit) {
@@ -59,6 +65,7 @@ impl SentIpis {
         }
         let sends = exit.subject().is_some_and(|detail| {
             detail.write
+                && SentIpis::looks_at(detail.kind)
                 && matches!(
                     (detail.kind, detail.key),
                     (SubjectKind::Msr, ICR | SELF_IPI) | (SubjectKind::Apic, APIC_ICR)

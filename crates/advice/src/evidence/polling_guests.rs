@@ -24,6 +24,12 @@ pub(crate) struct PollingGuests {
 }
 
 impl PollingGuests {
+    /// Which subjects of exits it looks at, beside halts.
+    #[inline(always)]
+    pub fn looks_at(kind: SubjectKind) -> bool {
+        kind == SubjectKind::Msr
+    }
+
     /// Looks at one exit.
     #[inline]
     pub fn absorb(&mut self, exit: &Exit) {
@@ -39,7 +45,7 @@ impl PollingGuests {
     /// A guest that polls before it halts tells KVM not to.
     #[inline]
     fn note(&mut self, vm: VmId, detail: &Subject) {
-        if detail.kind != SubjectKind::Msr || detail.key != u64::from(PollControl::MSR) || !detail.write {
+        if !PollingGuests::looks_at(detail.kind) || detail.key != u64::from(PollControl::MSR) || !detail.write {
             return;
         }
         if detail.value & 1 == 0 {

@@ -46,11 +46,17 @@ pub(crate) struct TouchedPages {
 }
 
 impl TouchedPages {
+    /// Which subjects of exits it looks at.
+    #[inline(always)]
+    pub fn looks_at(kind: SubjectKind) -> bool {
+        matches!(kind, SubjectKind::PageFault | SubjectKind::EptViolation)
+    }
+
     /// Looks at an exit: whether it is a fault of the second stage of translation whose event says the address.
     #[inline]
     pub fn absorb(&mut self, exit: &Exit) {
         if let Some(detail) = exit.subject()
-            && matches!(detail.kind, SubjectKind::PageFault | SubjectKind::EptViolation)
+            && TouchedPages::looks_at(detail.kind)
         {
             self.fault(exit, detail);
         }

@@ -25,6 +25,8 @@ const LAST_LOOK: Nanos = Nanos(1_000);
 pub struct Lateness {
     /// From so many nanoseconds on, this chance; ascending, and chances fall.
     steps: Vec<(u64, u64)>,
+    /// From so many nanoseconds on there is no chance.
+    never_from: u64,
 }
 
 impl Lateness {
@@ -47,11 +49,12 @@ impl Lateness {
             pools.push((low, caught, all));
         }
         let steps = pools.into_iter().map(|(low, caught, all)| (low, (caught * u128::from(CERTAIN) / all) as u64));
-        let steps: Vec<_> = steps.collect();
+        let mut steps: Vec<_> = steps.collect();
         if steps.is_empty() {
-            return Lateness { steps: vec![(0, CERTAIN), (LAST_LOOK.0 + 1, 0)] };
+            steps = vec![(0, CERTAIN), (LAST_LOOK.0 + 1, 0)];
         }
-        Lateness { steps }
+        let never_from = steps.iter().find(|step| step.1 == 0).map_or(u64::MAX, |step| step.0);
+        Lateness { steps, never_from }
     }
 
     /// The chance that what comes so late is caught; what comes in time is.
@@ -65,7 +68,16 @@ impl Lateness {
 
     /// The same of a halt in which what came as late as `seen` was caught, or was not: one that was not too late then is not
     /// too late sooner, and the other way round.
+    #[inline]
     pub(super) fn chance_given(&self, late: Nanos, seen: Option<(Nanos, bool)>) -> u64 {
+        // Most halts last longer than anybody polls: no share of no chance is one.
+        if late.0 > self.never_from && !seen.is_some_and(|(seen, caught)| caught && late <= seen) {
+            return 0;
+        }
+        self.share_given(late, seen)
+    }
+
+    fn share_given(&self, late: Nanos, seen: Option<(Nanos, bool)>) -> u64 {
         let chance = self.chance(late);
         let share = |part: u64, of: u64| (part * CERTAIN).checked_div(of).unwrap_or(0);
         match seen {
@@ -143,6 +155,23 @@ mod tests {
         // Of the three in four that are not caught 21 us late, two are caught 11 us late.
         assert_eq!(chance(11, Some((21, false))), CERTAIN * 2 / 3);
         assert_eq!(chance(21, Some((0, true))), CERTAIN / 4, "caught in time");
+    }
+
+    #[test]
+    fn what_is_too_late_for_any_halt_is_seen_at_once() {
+        for lateness in [recorded(&[(10, 3, 1), (20, 1, 3), (50, 0, 4)]), recorded(&[(10, 3, 1)]), recorded(&[])] {
+            let moments = (0..70_000).step_by(250).map(Nanos);
+            for late in moments.clone().skip(1) {
+                for seen in moments.clone().step_by(7).flat_map(|seen| [None, Some((seen, true)), Some((seen, false))])
+                {
+                    assert_eq!(
+                        lateness.chance_given(late, seen),
+                        lateness.share_given(late, seen),
+                        "{late:?} {seen:?}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]

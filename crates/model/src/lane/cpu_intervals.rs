@@ -2,7 +2,7 @@
 //! the lane's first entry or exit to its last event: nothing is left over, and nothing counts twice.
 
 use super::{BesideRows, Lane, LanePosition, LaneRunState, NO_CPU};
-use crate::{AllParts, CpuInterval, Event, ExitSink, LaneSpan, Ledger, LedgerLine, TimePart};
+use crate::{CpuInterval, Event, ExitSink, LaneSpan, Ledger, LedgerLine, TimePart};
 use exitscope_units::{Moment, Nanos, PcpuId};
 
 impl Lane {
@@ -40,7 +40,7 @@ impl Lane {
     /// What was of no row leaves; guest time since then is the next row's.
     #[inline(always)]
     pub fn give_outside(&mut self, beside: &mut BesideRows) {
-        if self.outside != AllParts::ZERO {
+        if !self.outside.is_zero() {
             self.give_stretch(beside);
         }
     }

@@ -1,6 +1,6 @@
 //! Records in, events out: one block of whole records at a time, on whatever thread.
 
-use super::attr::{AHEAD, Attr};
+use super::attr::{AHEAD, Attr, FixedFields};
 use super::cursor::is_sound;
 use super::header::RecordContext;
 use crate::bytes::ByteOrder;
@@ -151,18 +151,23 @@ impl RecordBlock {
     #[inline(always)]
     fn decode_in(&mut self, order: ByteOrder, records: &[u8], offset: u64, context: &RecordContext) -> usize {
         let only = context.only.as_ref();
+        let plain = only.and_then(|attr| attr.plain);
         let mut rest = records;
         self.reserve_for(records.len());
-        while let Some(header) = rest.first_chunk::<HEADER>()
-            && let (Some(kind), Some(size)) = (order.u32(header, 0), order.u16(header, 6))
-        {
+        loop {
+            if let Some(plain) = plain {
+                while let Some(behind) = self.usual_sample(order, plain, rest, context) {
+                    rest = behind;
+                }
+            }
+            let Some(header) = rest.first_chunk::<HEADER>() else { break };
+            let (Some(kind), Some(size)) = (order.u32(header, 0), order.u16(header, 6)) else { break };
             let here = offset + (records.len() - rest.len()) as u64;
             let Some((record, behind)) = rest.split_at_checked(usize::from(size)) else { break };
             let Some(body) = record.get(HEADER..) else { break };
-            let ahead = &rest[HEADER..];
             if kind == SAMPLE && size.is_multiple_of(8) {
                 match only.or_else(|| attr_of(body, context)) {
-                    Some(attr) => self.sample(order, attr, body, ahead, here, context),
+                    Some(attr) => self.sample(order, attr, rest, body, here, context),
                     None => self.unreadable(here, LedgerLine::BadRecord),
                 }
             } else if is_sound(kind, usize::from(size)) && kind != AUXTRACE {
@@ -207,32 +212,49 @@ impl RecordBlock {
         }
     }
 
-    /// A sample as nearly all are: a tracepoint's, with thread, time, CPU and record at fixed places. The other ones,
-    /// and whatever is wrong, are for [`RecordBlock::odd_sample`]. `ahead` is `body` and what follows in memory: with it
-    /// fields are read without looking where each ends.
+    /// A sample as nearly all are: a tracepoint's, with thread, time, CPU and record at fixed places, that `rest` begins with; what
+    /// follows it there. Far enough from the end, fields are read without looking where each ends. `None` of other ones, and
+    /// of whatever is wrong: these are for [`RecordBlock::odd_sample`].
     #[inline(always)]
-    fn sample(&mut self, order: ByteOrder, attr: &Attr, body: &[u8], ahead: &[u8], here: u64, context: &RecordContext) {
-        if let (Some(plain), Some(ahead)) = (attr.plain, ahead.first_chunk::<AHEAD>())
-            && let (Some(head), Some((size, raw))) = (ahead.first_chunk(), plain.raw(ahead))
-            && let size = order.number(*size) as usize
-            && size >= 2
-            && body.len() >= plain.raw + 4 + size
-            && let Some(decoder) = order.u16(raw, 0).and_then(|id| context.decoders.get(id))
-        {
-            let at = Moment::from_nanos(order.word(head, plain.time));
-            if !decoder.is_kept(context.keep) {
-                return self.ledger.skip(at);
-            }
-            if decoder.is_near(size) {
-                let (vm, tid) = order.halves(order.word(head, plain.tid));
-                let cpu = PcpuId(order.halves(order.word(head, plain.cpu)).0);
-                let event = Event { vm: VmId(vm), tid: Tid(tid), ..Event::nameless(at, cpu, EventKind::Other) };
-                self.ledger.events += 1;
-                self.heard(cpu, at);
-                return decoder.append_near(raw, order, event, &mut self.events);
-            }
+    fn usual_sample<'a>(
+        &mut self,
+        order: ByteOrder,
+        plain: FixedFields,
+        rest: &'a [u8],
+        context: &RecordContext,
+    ) -> Option<&'a [u8]> {
+        let (header, ahead) = rest.first_chunk::<{ HEADER + AHEAD }>()?.split_first_chunk::<HEADER>()?;
+        let size = usize::from(order.u16(header, 6)?);
+        let (raw_size, raw) = plain.raw(ahead.first_chunk()?)?;
+        let raw_size = order.number(*raw_size) as usize;
+        let is_whole = size.is_multiple_of(8) && raw_size >= 2 && size >= HEADER + plain.raw + 4 + raw_size;
+        if order.u32(header, 0)? != SAMPLE || !is_whole {
+            return None;
         }
-        self.odd_sample(order, attr, body, here, context);
+        let behind = rest.get(size..)?;
+        let decoder = context.decoders.get(order.u16(raw, 0)?)?;
+        let head = ahead.first_chunk()?;
+        let at = Moment::from_nanos(order.word(head, plain.time));
+        if !decoder.is_kept(context.keep) {
+            self.ledger.skip(at);
+        } else if decoder.is_near(raw_size) {
+            let (vm, tid) = order.halves(order.word(head, plain.tid));
+            let cpu = PcpuId(order.halves(order.word(head, plain.cpu)).0);
+            let event = Event { vm: VmId(vm), tid: Tid(tid), ..Event::nameless(at, cpu, EventKind::Other) };
+            self.ledger.events += 1;
+            self.heard(cpu, at);
+            decoder.append_near(raw, order, event, &mut self.events);
+        } else {
+            return None;
+        }
+        Some(behind)
+    }
+
+    /// The sample that `rest` begins with.
+    fn sample(&mut self, order: ByteOrder, attr: &Attr, rest: &[u8], body: &[u8], here: u64, context: &RecordContext) {
+        if attr.plain.and_then(|plain| self.usual_sample(order, plain, rest, context)).is_none() {
+            self.odd_sample(order, attr, body, here, context);
+        }
     }
 
     #[cold]

@@ -72,7 +72,7 @@ fn missing_in(region: &Region, input: &Input, head: &TraceDatHeader) -> Result<M
             is_marked_without_count |= count == 0;
         }
         match step {
-            Step::Record(_) => there += 1,
+            Step::Record(_) => there += 1 + stream.skip_records(),
             Step::Block if stream.refill(input, &mut unpacker, &mut packed, &mut damage)?.is_some() => {}
             Step::Block => break,
         }

@@ -249,7 +249,14 @@ impl Decode {
         }
         let (vm, vcpu) = self.who(tid);
         let head = Event { tid, vm, vcpu, ..Event::nameless(at, cpu, EventKind::Other) };
-        decoder.append(payload, self.order, head, events);
+        let near = decoder.has_fields_alone() && decoder.is_near(payload.len());
+        match stream.ahead().filter(|_| near) {
+            // The order as a constant makes every read of a number one instruction.
+            Some(near) if self.order == ByteOrder::Little => {
+                decoder.append_near(near, ByteOrder::Little, head, events);
+            }
+            _ => decoder.append(payload, self.order, head, events),
+        }
         if self.exit_info {
             decoder.append_info(payload, self.order, events);
         }

@@ -11,6 +11,7 @@ use super::blocks::{Block, Blocks};
 use super::head::Region;
 use super::unpack::Unpacker;
 use crate::bytes::ByteOrder;
+use crate::tracefs::NEAR;
 use crate::{Input, TraceError};
 use exitscope_model::{Ledger, LedgerLine};
 use std::ops::Range;
@@ -90,6 +91,12 @@ impl RingPageStream {
         self.block.bytes.get(self.payload.clone()?)
     }
 
+    /// The payload's first bytes, or what follows it in the block where it is shorter.
+    #[inline]
+    pub fn ahead(&self) -> Option<&[u8; NEAR]> {
+        self.block.bytes.get(self.payload.as_ref()?.start..)?.first_chunk()
+    }
+
     /// Whether something may be missing right after the current record: it is the last of its page.
     #[inline]
     pub fn may_be_cut_off(&self) -> bool {
@@ -155,6 +162,22 @@ impl RingPageStream {
                 return Step::Block;
             }
         }
+    }
+
+    /// Moves past the records that follow, up to an entry of another kind or the page's end; how many that was. For who counts
+    /// them and asks for no more: no time is kept.
+    pub fn skip_records(&mut self) -> u64 {
+        let Some(data) = self.block.bytes.get(..self.end) else { return 0 };
+        let (mut at, mut count) = (self.at, 0);
+        while let Some(head) = self.order.u32(data, at)
+            && let (kind @ 1..PADDING, _) = self.kind_and_delta(head)
+            && let end = at + 4 + kind as usize * 4
+            && end <= self.end
+        {
+            (at, count) = (end, count + 1);
+        }
+        self.at = at;
+        count
     }
 
     /// Moves past one entry; its payload if it is data.

@@ -176,7 +176,7 @@ impl Decoder {
     #[inline(always)]
     pub fn decode(&self, payload: &[u8], order: ByteOrder) -> Option<Decoded> {
         let get = |at: At| at.get(payload, order);
-        self.fits(payload.len()).then(|| self.make(get, Return(self.named_vcpu(get, VcpuId::UNKNOWN))))
+        self.fits(payload.len()).then(|| self.make(get, order, Return(self.named_vcpu(get, VcpuId::UNKNOWN))))
     }
 
     /// Whether a payload of `len` bytes has all fields.
@@ -191,23 +191,29 @@ impl Decoder {
         self.fits(len.min(REACH))
     }
 
+    /// Whether all that is read of a payload are fields at places that its format says, not a string behind them.
+    #[inline(always)]
+    pub fn has_fields_alone(&self) -> bool {
+        self.meaning != TracepointMeaning::HostIrq
+    }
+
     /// Appends to `events` what a payload that [fits](Decoder::fits) says, as an event like `head`, and of its vCPU unless
     /// it names one itself.
     #[inline(always)]
     pub fn append(&self, payload: &[u8], order: ByteOrder, head: Event, events: &mut Vec<Event>) {
-        self.append_of(|at| at.get(payload, order), head, events);
+        self.append_of(|at| at.get(payload, order), order, head, events);
     }
 
     /// The same of the payload that `bytes` begins with, of which all fields [are near](Decoder::is_near).
     #[inline(always)]
     pub fn append_near(&self, bytes: &[u8; NEAR], order: ByteOrder, head: Event, events: &mut Vec<Event>) {
-        self.append_of(|at| at.get_near(bytes, order), head, events);
+        self.append_of(|at| at.get_near(bytes, order), order, head, events);
     }
 
     #[inline(always)]
-    fn append_of(&self, get: impl Fn(At) -> u64 + Copy, head: Event, events: &mut Vec<Event>) {
+    fn append_of(&self, get: impl Fn(At) -> u64 + Copy, order: ByteOrder, head: Event, events: &mut Vec<Event>) {
         let head = Event { name: self.name, vcpu: self.named_vcpu(get, head.vcpu), ..head };
-        self.make(get, Append { head, events });
+        self.make(get, order, Append { head, events });
     }
 
     /// Appends what the exit that `payload` says, the last event, says besides.
@@ -232,7 +238,7 @@ impl Decoder {
 
     /// What happened, for `then`.
     #[inline(always)]
-    fn make<T: Then>(&self, get: impl Fn(At) -> u64, then: T) -> T::Made {
+    fn make<T: Then>(&self, get: impl Fn(At) -> u64, order: ByteOrder, then: T) -> T::Made {
         let field = |n: usize| get(self.fields[n]);
         match self.meaning {
             TracepointMeaning::Other => then.take(EventKind::Other),
@@ -338,21 +344,21 @@ impl Decoder {
             TracepointMeaning::RunCore => {
                 then.take(EventKind::RunCore { exit: field(0) != 0, runnable: field(1) as u32 })
             }
-            TracepointMeaning::Switch => then.take(self.switch(get)),
+            TracepointMeaning::Switch => then.take(self.switch(get, order)),
             TracepointMeaning::Wakeup => then.take(EventKind::Wakeup { tid: Tid(field(0) as u32) }),
         }
     }
 
     /// A CPU goes from one thread to another.
     #[inline(always)]
-    fn switch(&self, get: impl Fn(At) -> u64) -> EventKind {
+    fn switch(&self, get: impl Fn(At) -> u64, order: ByteOrder) -> EventKind {
         let [prev, state, next] = [0, 1, 2].map(|n| get(self.fields[n]));
         EventKind::Switch {
             prev: Tid(prev as u32),
             // Bits 0 to 7 are the state; zero (or only the preempted flag above them) is runnable.
             sleeps: state & 0xff != 0,
             next: Tid(next as u32),
-            prev_name: thread_name(self.fields[3], get),
+            prev_name: thread_name(self.fields[3], get, order),
         }
     }
 
@@ -374,14 +380,14 @@ impl Decoder {
     }
 }
 
-/// The name in a field, byte by byte: its bytes are in one order on all machines.
+/// The name in a field, in two words: of a switch it would be most of the work to take it byte by byte.
 #[inline(always)]
-fn thread_name(at: At, get: impl Fn(At) -> u64) -> ThreadName {
-    let mut bytes = [0; NAME];
-    for (offset, byte) in (at.offset..).zip(&mut bytes[..usize::from(at.size).min(NAME)]) {
-        *byte = get(At { offset, size: 1, mask: 0xff }) as u8;
+fn thread_name(at: At, get: impl Fn(At) -> u64, order: ByteOrder) -> ThreadName {
+    if usize::from(at.size) != NAME {
+        return ThreadName::NONE;
     }
-    ThreadName::new(&bytes)
+    let half = |offset| order.bytes(get(At { offset, size: 8, mask: u64::MAX }));
+    ThreadName::of_halves(half(at.offset), half(at.offset + 8))
 }
 
 /// The string at a record's end, of which `place` says where it begins and, above 16 bits, how long it is (`__data_loc`). What is beyond
