@@ -116,7 +116,7 @@ pub enum TraceError {
     },
     /// It looks like a text of counts, and none could be read.
     #[error(
-        "{name}: no count could be read: tables of `perf kvm stat`, `perf stat`, kvm_stat and kvmexit are read, of the Performance Toolkit's screens FCX102 (SYSTEM), of Linux on s390 `diag_stat` and KVM's statistics"
+        "{name}: no count could be read: tables of `perf kvm stat`, `perf stat`, kvm_stat and kvmexit are read, kvm-unit-tests' vmexit, QEMU's query-stats, of the Performance Toolkit's screens FCX102 (SYSTEM), of Linux on s390 `diag_stat` and KVM's statistics"
     )]
     NoCounts {
         /// The file.

@@ -41,6 +41,7 @@ mod mail;
 mod markdown;
 mod mechanisms;
 mod names;
+mod operation_costs;
 mod page;
 mod page_html;
 mod palette;
@@ -110,6 +111,7 @@ pub use mail::mail_text;
 pub use markdown::write_markdown;
 pub use mechanisms::{MECHANISM_COLUMNS, MECHANISMS, MechanismCell, MechanismRow, write_mechanisms};
 pub use names::{NO_SUBJECT, detail as detail_label, detail_of_kind, plural, rate, share, thousands};
+pub use operation_costs::{OperationChangeRow, OperationComparison, OperationCostsReport, OperationRow};
 pub use page::{
     MechanismView, Page, PageSection, Sentence, Table, TableColumn, VCPU_ROWS, column, comparison_page, length, plain,
     report_page, view_page,
