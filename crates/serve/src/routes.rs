@@ -203,11 +203,7 @@ impl RequestHandler for Pages {
                 let library = library.clone();
                 Box::pin(async move { Reply::of(StatusCode::OK, JSON, library.list().await) })
             }
-            (ServedContent::Files(_), _) => {
-                let list = ServedUrls { files: Some("/files"), ..ServedUrls::default() };
-                let (referrer, own) = paste::FROM_OWN_PAGE;
-                whole(page_with("recordings", &list, paste::FORMS_OF_LIST).with(referrer, own))
-            }
+            (ServedContent::Files(_), _) => whole(list_page()),
         };
         answer
     }
@@ -223,6 +219,13 @@ impl RequestHandler for Pages {
 
 fn whole(answer: Reply) -> Pin<Box<dyn Future<Output = Reply>>> {
     Box::pin(std::future::ready(answer))
+}
+
+/// The list of recordings, below which is the box for a pasted table.
+fn list_page() -> Reply {
+    let list = ServedUrls { files: Some("/files"), ..ServedUrls::default() };
+    let (referrer, own) = paste::FROM_OWN_PAGE;
+    page_with("recordings", &list, paste::FORMS_OF_LIST).with(referrer, own)
 }
 
 fn page(title: &str, addresses: &ServedUrls) -> Reply {

@@ -4,6 +4,7 @@ use crate::advice::{AdviceSettingRow, figure};
 use crate::exit_tables::{ExitTableComparison, ExitTableReport};
 use crate::operation_costs::{OperationComparison, OperationCostsReport};
 use crate::report::{Coverage, CoverageLine};
+use crate::sides::SidesRow;
 use exitscope_advice::{CountedAdvice, CountedFact, CountedRule, judge_counts};
 use exitscope_analysis::{CountedChange, CountedSide, CountsNotCompared, compare_counts};
 use exitscope_model::{
@@ -192,15 +193,6 @@ pub struct CountsComparison {
     pub operations: Vec<OperationComparison>,
     /// How many of these runs are on one side alone.
     pub operations_not_compared: usize,
-}
-
-/// Something of both sides.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct SidesRow<T> {
-    /// Of the files before the change.
-    pub before: T,
-    /// Of the files after the change.
-    pub after: T,
 }
 
 /// A system on both sides.

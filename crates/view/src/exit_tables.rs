@@ -1,6 +1,6 @@
 //! Tables of exits that other tools made, as plain data: their rows, what they come to, and what changed.
 
-use crate::counts::SidesRow;
+use crate::sides::SidesRow;
 use exitscope_advice::{ExitTableJudgement, UnknownReasons, judge_exit_table};
 use exitscope_analysis::{ExitTablePair, pair_exit_tables};
 use exitscope_model::{ExitTable, ExitTableRow, ExitTableSource};

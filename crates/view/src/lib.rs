@@ -54,6 +54,7 @@ mod replay_figures;
 mod replay_page;
 mod report;
 mod sections;
+mod sides;
 mod simulated;
 mod simulated_page;
 mod steal_takers;
@@ -83,7 +84,7 @@ pub use compare::{ChangeRow, Comparison, ReasonComparison, SideRow};
 pub use compare_verdict::DiffVerdictRow;
 pub use counts::{
     AcceptedCountRow, ComparedRow, CountChangeRow, CountFactRow, CountNotJudgedRow, CountRow, CountedTexts,
-    CountsAdviceRow, CountsComparison, CountsReport, CountsRow, NotComparedRow, SidesRow, SystemChangeRow,
+    CountsAdviceRow, CountsComparison, CountsReport, CountsRow, NotComparedRow, SystemChangeRow,
 };
 pub use counts_page::{counts_advice_page, counts_comparison_page, counts_page};
 pub use csv_rows::{write_csv, write_metrics_csv, write_replay_csv, write_sweep_csv};
@@ -127,6 +128,7 @@ pub use report::{
     Coverage, CoverageLine, EventKindsRow, ExitFigures, GroupKeyRow, GroupRow, MomentSpecRow, Report, ReportOptions,
     RunStatesRow, SelectionRow, SlowExitRow, SortKey, StayStatsRow, TraceRow, VcpuRow,
 };
+pub use sides::SidesRow;
 pub use simulated::{
     CostsRow, LatencyRow, LocksRow, MetricRow, PollsRow, ReasonRow, ScenarioRow, SimReport, SimulatedVm, WorkRow,
     YieldsRow,

@@ -1,9 +1,9 @@
 //! Runs of kvm-unit-tests' vmexit: what operations took, and what no run says, as data and as pages.
 
-use crate::counts::SidesRow;
 use crate::exit_tables::NextRow;
 use crate::names::thousands;
 use crate::page::{PageSection, Table, column, plain};
+use crate::sides::SidesRow;
 use exitscope_analysis::record_commands::{HowToRecord, Missed};
 use exitscope_model::{OperationCost, OperationCosts, TraceInfo, timed_operation};
 use schemars::JsonSchema;

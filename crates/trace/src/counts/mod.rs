@@ -23,10 +23,10 @@ use crate::text::{self, Lines, NextLine};
 use crate::{Input, TraceError};
 use exit_tables::ExitTables;
 use exitscope_model::{ExitTable, Ledger, LedgerLine, OperationCosts, YieldCounts};
-use query_stats::Answers;
+use query_stats::StatsAnswers;
 use readings::Readings;
 use screens::Screens;
-use vmexit::Runs;
+use vmexit::VmexitRuns;
 
 /// What a text has counted, and what of it was not used.
 #[derive(Debug, Default)]
@@ -74,7 +74,7 @@ pub fn read(input: &Input) -> Result<CountedText, TraceError> {
         return Err(TraceError::Unsupported { name: input.name().to_string(), what });
     }
     let (mut screens, mut readings, mut ledger) = (Screens::default(), Readings::default(), Ledger::default());
-    let (mut tables, mut runs, answers) = (ExitTables::default(), Runs::default(), answers(input)?);
+    let (mut tables, mut runs, answers) = (ExitTables::default(), VmexitRuns::default(), answers(input)?);
     let mut lines = Lines::new(input.try_clone()?);
     loop {
         let at = lines.number + 1;
@@ -112,8 +112,8 @@ pub fn read(input: &Input) -> Result<CountedText, TraceError> {
 }
 
 /// Answers to `query-stats` in an input. They are looked for on their own, as all vCPUs of a VM may be on one line.
-fn answers(input: &Input) -> Result<Answers, TraceError> {
-    let (mut answers, mut offset, mut buffer) = (Answers::default(), 0, vec![0; BEGINNING]);
+fn answers(input: &Input) -> Result<StatsAnswers, TraceError> {
+    let (mut answers, mut offset, mut buffer) = (StatsAnswers::default(), 0, vec![0; BEGINNING]);
     loop {
         match input.read_up_to(offset, &mut buffer)? {
             0 => return Ok(answers),

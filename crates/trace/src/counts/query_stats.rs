@@ -19,7 +19,7 @@ const MOST_VCPUS: usize = 1 << 16;
 
 /// Whether a text that begins with `head` has such an answer, be it cut.
 pub(super) fn looks_like(head: &[u8]) -> bool {
-    let mut answers = Answers::default();
+    let mut answers = StatsAnswers::default();
     answers.take(head);
     answers.seen > 0
 }
@@ -39,7 +39,7 @@ struct Vcpu {
 
 /// Answers as their bytes come.
 #[derive(Debug, Default)]
-pub(super) struct Answers {
+pub(super) struct StatsAnswers {
     tables: Vec<ExitTable>,
     /// vCPUs of the last table.
     vcpus: BTreeSet<String>,
@@ -66,7 +66,7 @@ pub(super) struct Answers {
     value: Option<u64>,
 }
 
-impl Answers {
+impl StatsAnswers {
     /// Takes the next bytes of the text.
     pub fn take(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|&byte| self.byte(byte));

@@ -84,13 +84,13 @@ pub(super) fn looks_like(head: &[u8]) -> bool {
 
 /// Runs as they are met.
 #[derive(Debug, Default)]
-pub(super) struct Runs {
+pub(super) struct VmexitRuns {
     runs: Vec<OperationCosts>,
     signs: Signs,
     not_kept: u64,
 }
 
-impl Runs {
+impl VmexitRuns {
     /// Looks at a line, of which the end may be missing; whether it was one of a run.
     pub fn line(&mut self, line: &str, may_be_cut: bool, at: u64, ledger: &mut Ledger) -> bool {
         let words = words(line);
