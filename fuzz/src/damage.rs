@@ -2,6 +2,8 @@
 
 use crate::root;
 use anyhow::Context;
+use exitscope_trace::Input;
+use exitscope_trace::counts::is_counts;
 use flate2::read::MultiGzDecoder;
 use rand::Rng;
 use rand_pcg::Pcg64;
@@ -33,16 +35,21 @@ pub enum Reader {
     Xentrace,
     /// Text traces
     Text,
+    /// Texts of counts: tables of other tools
+    Counts,
 }
 
 impl Reader {
     fn of(trace: &[u8]) -> Reader {
+        let is_counts = || Input::from_bytes("original", trace).and_then(|input| is_counts(&input));
         if trace.starts_with(b"PERFILE2") {
             Reader::Perf
         } else if trace.starts_with(b"\x17\x08\x44tracing") {
             Reader::Tracedat
         } else if trace.starts_with(b"\x03\xf0\x01\x20") {
             Reader::Xentrace
+        } else if is_counts().unwrap_or(false) {
+            Reader::Counts
         } else {
             Reader::Text
         }
@@ -70,6 +77,8 @@ pub fn originals(only: Option<Reader>) -> anyhow::Result<Vec<Original>> {
                 directories.push(path);
             } else if path.extension().is_some_and(|extension| extension == "gz") {
                 add(&path, only, &mut originals)?;
+            } else {
+                add_counts(&path, only, &mut originals)?;
             }
         }
     }
@@ -95,6 +104,20 @@ fn add(path: &Path, only: Option<Reader>, originals: &mut Vec<Original>) -> anyh
     }
     if bytes.len() <= LARGE {
         originals.push(Original { name, reader, bytes });
+    }
+    Ok(())
+}
+
+/// Adds a text of counts; what other tools print of the corpus lies there beside the traces.
+fn add_counts(path: &Path, only: Option<Reader>, originals: &mut Vec<Original>) -> anyhow::Result<()> {
+    let is_text = path.extension().is_some_and(|extension| extension == "txt" || extension == "json");
+    if !is_text || only.is_some_and(|only| only != Reader::Counts) {
+        return Ok(());
+    }
+    let bytes = fs::read(path)?;
+    if Reader::of(&bytes) == Reader::Counts {
+        let name = path.strip_prefix(root()).unwrap_or(path).display().to_string();
+        originals.push(Original { name, reader: Reader::Counts, bytes });
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use crate::root;
 use anyhow::Context;
 use exitscope::CommandLine;
 use exitscope_model::{EventKind, Ledger, TimePart};
+use exitscope_trace::counts::is_counts;
 use exitscope_trace::{EventFilter, Input, SourceOptions, open_input};
 use flate2::read::GzDecoder;
 use jsonschema::Validator;
@@ -34,6 +35,9 @@ pub struct Oracle {
     page: Said,
     events: Said,
     advice: Said,
+    counts: Said,
+    counts_page: Said,
+    counts_advice: Said,
 }
 
 /// A command, and the schema of what it says.
@@ -83,6 +87,9 @@ impl Oracle {
             page: said(&["report", "--html", page], "page")?,
             events: said(&["events", "--format", "json"], "events")?,
             advice: said(&["advise", "--format", "json"], "advise")?,
+            counts: said(&["report", "--format", "json"], "counts")?,
+            counts_page: said(&["report", "--html", page], "counts")?,
+            counts_advice: said(&["advise", "--format", "json"], "counts")?,
             folder,
         })
     }
@@ -95,7 +102,7 @@ impl Oracle {
         let Some(events) = read_twice(&path)? else {
             return match self.report.of_input() {
                 Ok(_) => Err("it cannot be read, but there is a report".to_string()),
-                Err(_) => Ok(None),
+                Err(_) => self.check_counts(&path).map(|()| None),
             };
         };
         let report = self.report.parse(&self.report.of_input()?, "report")?;
@@ -114,6 +121,29 @@ impl Oracle {
             Err(error) => return Err(format!("advice: {error}")),
         }
         Ok(Some(events))
+    }
+
+    /// A text of counts is refused, or what is said of it is as its schema says, has parts of a whole, and is the same as advice and as page.
+    fn check_counts(&self, path: &Path) -> Result<(), String> {
+        let input = Input::open(path).map_err(|error| error.to_string());
+        if !input.and_then(|input| is_counts(&input).map_err(|error| error.to_string())).unwrap_or(false) {
+            return Ok(());
+        }
+        let Ok(json) = self.counts.of_input() else { return Ok(()) };
+        let report = self.counts.parse(&json, "counts")?;
+        for table in array(&report, "tables") {
+            for part in [&table["exits_at_most"], &table["halted"], &table["not_in_rows"], &table["costliest"]["part"]]
+            {
+                if part.as_f64().is_some_and(|part| !(0.0..=1.0).contains(&part)) {
+                    return Err(format!("counts: a part of {part}: {table}"));
+                }
+            }
+        }
+        let advice = self.counts_advice.parse(&self.counts_advice.of_input()?, "advice of counts")?;
+        if advice != report {
+            return Err("advice of counts differs from their report".to_string());
+        }
+        self.counts_page.of_input().map(drop)
     }
 
     /// The page of the input holds the same figures as its report.

@@ -123,7 +123,11 @@ function Files() {
         </p>
         <DataTable columns={columns} rows={list.filter(isWanted)} caption="Recordings" top={200} />
         {list.length > 1 && <Compare list={list} />}
-        <p><a href="/paste">Paste a table of perf kvm stat, kvm_stat or another tool</a></p>
+        <form class="paste" method="post" action="/paste" enctype="text/plain">
+          <label for="table">Or paste a table of perf kvm stat, kvm_stat or another tool, as it stands in a mail or on a terminal; it is read and not kept</label>
+          <textarea id="table" name="table" rows={4} required />
+          <button>Read it</button>
+        </form>
       </section>
     </Shell>
   );

@@ -47,6 +47,15 @@ async function withFirst(url, hash) {
   return page;
 }
 
+test("a table is pasted into the box below the list of recordings", async () => {
+  const server = await serve(T4);
+  const page = await open(server.url);
+  await page.fill("form.paste textarea", "> PID TID KVM_EXIT_REASON COUNT\n> 1 2 HLT 3\n> 1 2 MSR_WRITE 30\n");
+  await Promise.all([page.waitForURL(/\/paste$/), page.click("form.paste button")]);
+  assert.match(await page.textContent("body"), /MSR_WRITE, 90\.9% of 33 exits/);
+  assert.equal(await server.end(), 0);
+});
+
 test("single exits that a page does not hold are read by its server where they are in view", async () => {
   const trace = join(folder, "first.data.gz");
   copyFileSync(T2, trace);

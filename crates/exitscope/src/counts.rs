@@ -36,6 +36,7 @@ impl CountedFiles {
             texts.ledger.merge(&text.ledger);
             add_new(&mut texts.counts, text.counts, &mut texts.ledger);
             add_new(&mut texts.tables, text.tables, &mut texts.ledger);
+            add_new(&mut texts.operations, text.operations, &mut texts.ledger);
         }
         Ok(Some(CountedFiles(texts)))
     }

@@ -59,6 +59,7 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("examples/paste-old-perf.txt", "report crates/trace/tests/fixtures/counts/old-perf-kvm-stat.txt"),
     ("examples/paste-kvm-stat.txt", "report crates/trace/tests/fixtures/counts/kvm-stat.txt"),
     ("examples/paste-perf-stat.txt", "report crates/trace/tests/fixtures/counts/perf-stat.txt"),
+    ("examples/paste-vmexit.txt", "report crates/trace/tests/fixtures/counts/vmexit.txt"),
     ("examples/paste-kvmexit.txt", "report crates/trace/tests/fixtures/counts/kvmexit.txt"),
     (
         "examples/paste-diff.txt",

@@ -95,8 +95,16 @@ fn a_table_is_pasted_into_a_box_with_limits() {
     let (head, form) = server.get_with("/paste", known);
     assert!(head.starts_with("HTTP/1.1 200 ") && head.contains("form-action 'self'"), "{head}");
     assert!(String::from_utf8(form).unwrap().contains("<textarea"));
+    // The list of recordings has the box, too; other pages send nothing.
+    for (path, forms) in [("/", "form-action 'self'"), ("/page/0", "form-action 'none'")] {
+        let (head, _) = server.get_with(path, known);
+        assert!(head.starts_with("HTTP/1.1 200 ") && head.contains(forms), "{path}: {head}");
+    }
     let (status, answer) = post(known, table);
-    assert!(status == 200 && answer.contains("Comes most often: MSR_WRITE, 90.9% of 33 exits"), "{status} {answer}");
+    assert!(
+        status == 200 && answer.contains("Most often of the rows in the text: MSR_WRITE, 90.9% of 33 exits"),
+        "{status} {answer}"
+    );
     assert!(!answer.contains("<b>") && !answer.contains("<script"), "{answer}");
     for (what, headers, body, expected) in [
         ("no token", String::new(), &table[..], 401),

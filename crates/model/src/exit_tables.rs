@@ -11,7 +11,7 @@
 //! lines of a trace     ┘
 //! ```
 
-use crate::{Architecture, ExitCode};
+use crate::{Architecture, CodeList, ExitCode};
 use exitscope_units::Nanos;
 
 /// Which tool made a table.
@@ -110,14 +110,16 @@ pub fn exit_counter(name: &str) -> Option<&'static str> {
     EXIT_COUNTERS.into_iter().find(|counter| *counter == name)
 }
 
-/// Reasons of AMD's processors of which xenalyze's name is no form of the kernel's: `hvm_svm_exit_reason_name` of Xen's
-/// tools/xentrace/xenalyze.c.
-const XENALYZE_NAMES: [(&str, &str); 3] = [("INTR", "interrupt"), ("IOIO", "io"), ("VMMCALL", "hypercall")];
+/// Reasons of AMD's processors of which the name in AMD's manual, which xenalyze and kvm_stat print, is no form of the kernel's:
+/// `hvm_svm_exit_reason_name` of Xen's tools/xentrace/xenalyze.c, `SVM_EXIT_REASONS` of the kernel's tools/kvm/kvm_stat/kvm_stat.
+const MANUALS_NAMES: [(&str, &str); 3] = [("INTR", "interrupt"), ("IOIO", "io"), ("VMMCALL", "hypercall")];
 
-/// The kernel's name of a reason that xenalyze prints as `VMEXIT_NPF` or `VMEXIT_CR0_READ`; others are the kernel's own.
+/// The kernel's name of a reason that xenalyze prints as `VMEXIT_NPF` or `VMEXIT_CR0_READ`, or kvm_stat as `IOIO`; others are the kernel's
+/// own.
 fn kernel_name(name: &str) -> String {
-    let Some(name) = name.strip_prefix("VMEXIT_") else { return name.to_string() };
-    let other = XENALYZE_NAMES.iter().find(|row| row.0 == name).map(|row| row.1);
+    let manuals = |name: &str| MANUALS_NAMES.iter().find(|row| row.0 == name).map(|row| row.1);
+    let Some(name) = name.strip_prefix("VMEXIT_") else { return manuals(name).unwrap_or(name).to_string() };
+    let other = manuals(name);
     let access = ["READ", "WRITE"].into_iter().find_map(|access| {
         let register = name.strip_suffix(access)?.strip_suffix('_')?;
         Some(format!("{access}_{register}").to_lowercase())
@@ -155,10 +157,17 @@ impl ExitTableRow {
         self.codes().any(ExitCode::is_halt)
     }
 
-    /// The codes of exits that are called as its key is.
+    /// The number of its reason, where the tool has no name of any, as bpftrace.
+    pub fn number(&self) -> Option<u64> {
+        self.key.as_deref().filter(|_| self.event == EXIT_EVENT)?.parse().ok()
+    }
+
+    /// The codes of exits that are called as its key is; of a number, those of x86 that have it, as nothing says whose it is.
     pub fn codes(&self) -> impl Iterator<Item = ExitCode> + use<> {
+        let of_x86 = |number| [CodeList::Vmx, CodeList::Svm].map(|list| ExitCode::new(list, number));
+        let numbered = self.number().map(of_x86).into_iter().flatten().filter(|code| ExitCode::is_known(&code.name()));
         let name = self.key.as_deref().filter(|_| self.event == EXIT_EVENT).map(kernel_name);
-        name.into_iter().flat_map(|name| ExitCode::called(&name).collect::<Vec<_>>())
+        name.into_iter().flat_map(|name| ExitCode::called(&name).collect::<Vec<_>>()).chain(numbered)
     }
 }
 
@@ -177,7 +186,8 @@ pub struct ExitTable {
     pub time: Option<Nanos>,
     /// How long was counted.
     pub span: Option<Nanos>,
-    /// Events that the tool lost.
+    /// Events that the tool lost, at least: perf counts the records that tell of losses, each of one event or more
+    /// (`process_lost_event` of tools/perf/builtin-kvm.c).
     pub lost: Option<u64>,
 }
 
@@ -240,11 +250,25 @@ mod tests {
             ("VMEXIT_HLT", true),
             ("VMEXIT_IOIO", false),
             ("unknown kvm exit code:131072 on VMX", false),
+            ("12", true),
+            ("120", true),
+            ("166", true),
+            ("123", false),
+            ("48", false),
         ] {
             assert_eq!(reason(name).is_halt(), is_halt, "{name}");
         }
         let event = ExitTableRow { event: "kvm_mmio".into(), key: Some("HLT".into()), ..ExitTableRow::default() };
         assert!(!event.is_halt(), "no exit's reason");
+    }
+
+    /// kvm_stat has other names than the kernel of three reasons.
+    #[test]
+    fn names_of_amds_manual_are_the_kernels_reasons() {
+        for (name, number) in [("IOIO", 0x7b), ("INTR", 0x60), ("VMMCALL", 0x81), ("NPF", 0x400), ("123", 0x7b)] {
+            let codes: Vec<ExitCode> = reason(name).codes().collect();
+            assert_eq!(codes, [ExitCode::new(CodeList::Svm, number)], "{name}");
+        }
     }
 
     #[test]

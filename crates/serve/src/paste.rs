@@ -43,11 +43,17 @@ in a mail or on a terminal. It is read and not kept.</label></p>
 </html>
 ";
 
+/// Where forms of pages may go, as their policy says, and those of the list of recordings, which has the box.
+pub(crate) const NO_FORMS: &str = "form-action 'none'";
+pub(crate) const FORMS_OF_LIST: &str = "form-action 'self'";
+
+/// Without this header of a page that has the box, a browser does not say that the form is this server's own.
+pub(crate) const FROM_OWN_PAGE: (HeaderName, HeaderValue) =
+    (HeaderName::from_static("referrer-policy"), HeaderValue::from_static("same-origin"));
+
 fn page(status: StatusCode, text: impl Into<Bytes>) -> Reply {
-    let header = |name, value| (HeaderName::from_static(name), HeaderValue::from_static(value));
-    let (policy, rules) = header("content-security-policy", POLICY);
-    // Without it a browser does not say that the form is this server's own.
-    let (referrer, own) = header("referrer-policy", "same-origin");
+    let (policy, rules) = (HeaderName::from_static("content-security-policy"), HeaderValue::from_static(POLICY));
+    let (referrer, own) = FROM_OWN_PAGE;
     Reply::of(status, crate::HTML, text).with(policy, rules).with(referrer, own)
 }
 

@@ -203,9 +203,7 @@ impl RequestHandler for Pages {
                 let library = library.clone();
                 Box::pin(async move { Reply::of(StatusCode::OK, JSON, library.list().await) })
             }
-            (ServedContent::Files(_), _) => {
-                whole(page("recordings", &ServedUrls { files: Some("/files"), ..ServedUrls::default() }))
-            }
+            (ServedContent::Files(_), _) => whole(list_page()),
         };
         answer
     }
@@ -223,10 +221,23 @@ fn whole(answer: Reply) -> Pin<Box<dyn Future<Output = Reply>>> {
     Box::pin(std::future::ready(answer))
 }
 
+/// The list of recordings, below which is the box for a pasted table.
+fn list_page() -> Reply {
+    let list = ServedUrls { files: Some("/files"), ..ServedUrls::default() };
+    let (referrer, own) = paste::FROM_OWN_PAGE;
+    page_with("recordings", &list, paste::FORMS_OF_LIST).with(referrer, own)
+}
+
 fn page(title: &str, addresses: &ServedUrls) -> Reply {
+    page_with(title, addresses, paste::NO_FORMS)
+}
+
+/// A page whose forms may go where this part of its policy says.
+fn page_with(title: &str, addresses: &ServedUrls, forms: &str) -> Reply {
     match served_page(title, addresses) {
         Some((page, policy)) => {
-            let policy = HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"));
+            let policy = HeaderValue::from_str(&policy.replace(paste::NO_FORMS, forms))
+                .unwrap_or(HeaderValue::from_static("default-src 'none'"));
             let name = HeaderName::from_static("content-security-policy");
             Reply::of(StatusCode::OK, HTML, page).with(name, policy)
         }

@@ -116,7 +116,7 @@ pub enum TraceError {
     },
     /// It looks like a text of counts, and none could be read.
     #[error(
-        "{name}: no count found: the table is empty, or its layout is unknown. exitscope reads tables of `perf kvm stat`, `perf stat`, kvm_stat and kvmexit, screen FCX102 (SYSTEM) of z/VM's Performance Toolkit, and, of Linux on s390, `diag_stat` and KVM's statistics"
+        "{name}: no count found: the table is empty, or its layout is unknown. exitscope reads tables of `perf kvm stat`, `perf stat`, kvm_stat, kvmexit and kvm-unit-tests' vmexit, QEMU's query-stats, screen FCX102 (SYSTEM) of z/VM's Performance Toolkit, and, of Linux on s390, `diag_stat` and KVM's statistics"
     )]
     NoCounts {
         /// The file.

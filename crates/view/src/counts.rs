@@ -2,11 +2,13 @@
 
 use crate::advice::{AdviceSettingRow, figure};
 use crate::exit_tables::{ExitTableComparison, ExitTableReport};
+use crate::operation_costs::{OperationComparison, OperationCostsReport};
 use crate::report::{Coverage, CoverageLine};
+use crate::sides::SidesRow;
 use exitscope_advice::{CountedAdvice, CountedFact, CountedRule, judge_counts};
 use exitscope_analysis::{CountedChange, CountedSide, CountsNotCompared, compare_counts};
 use exitscope_model::{
-    CountSource, ExitTable, ExitTableSource, Ledger, YieldCount, YieldCounter, YieldCounts, counters_of,
+    CountSource, ExitTable, ExitTableSource, Ledger, OperationCosts, YieldCount, YieldCounter, YieldCounts, counters_of,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
@@ -20,6 +22,8 @@ pub struct CountedTexts {
     pub counts: Vec<YieldCounts>,
     /// Tables of exits.
     pub tables: Vec<ExitTable>,
+    /// What operations took in runs of kvm-unit-tests' vmexit.
+    pub operations: Vec<OperationCosts>,
     /// What of them was not used, and why.
     pub ledger: Ledger,
 }
@@ -38,6 +42,8 @@ pub struct CountsReport {
     pub counts: Vec<CountsRow>,
     /// Tables of exits, in the order of the files.
     pub tables: Vec<ExitTableReport>,
+    /// Runs of kvm-unit-tests' vmexit, in the order of the files.
+    pub operations: Vec<OperationCostsReport>,
     /// Advice that these counts bear.
     pub advice: Vec<CountsAdviceRow>,
     /// What happens often, and is to be left as it is.
@@ -183,15 +189,10 @@ pub struct CountsComparison {
     /// The tools of tables that are on one side alone.
     #[schemars(schema_with = "tool_ids")]
     pub tables_not_compared: Vec<&'static str>,
-}
-
-/// Something of both sides.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct SidesRow<T> {
-    /// Of the files before the change.
-    pub before: T,
-    /// Of the files after the change.
-    pub after: T,
+    /// Runs of kvm-unit-tests' vmexit on both sides, the first with the first.
+    pub operations: Vec<OperationComparison>,
+    /// How many of these runs are on one side alone.
+    pub operations_not_compared: usize,
 }
 
 /// A system on both sides.
@@ -257,7 +258,7 @@ impl CountsReport {
 
     /// Counts out of these files, and what rules say of them.
     pub fn of(texts: &CountedTexts) -> CountsReport {
-        let CountedTexts { files, counts, tables, ledger } = texts;
+        let CountedTexts { files, counts, tables, operations, ledger } = texts;
         let judgement = judge_counts(counts);
         let advice = judgement.advice.iter().enumerate().map(|(at, advice)| CountsAdviceRow::of(at + 1, advice));
         let accepted = judgement.left_alone.iter().map(|(of, fact, why)| AcceptedCountRow {
@@ -277,6 +278,7 @@ impl CountsReport {
             files: files.clone(),
             coverage: Coverage::of(ledger, 0, 0).lines,
             tables: tables.iter().map(ExitTableReport::of).collect(),
+            operations: operations.iter().map(OperationCostsReport::of).collect(),
             counts: counts.iter().map(CountsRow::of).collect(),
             advice: advice.collect(),
             accepted: accepted.collect(),
@@ -355,6 +357,7 @@ impl CountsComparison {
     pub fn of(before: &CountedTexts, after: &CountedTexts) -> CountsComparison {
         let (changes, others) = compare_counts(&before.counts, &after.counts);
         let (tables, tables_not_compared) = ExitTableComparison::of(&before.tables, &after.tables);
+        let (operations, operations_not_compared) = OperationComparison::of(&before.operations, &after.operations);
         let lines = |texts: &CountedTexts| Coverage::of(&texts.ledger, 0, 0).lines;
         let not_compared = others.iter().map(|(source, system, why)| NotComparedRow {
             source: source.id(),
@@ -369,6 +372,8 @@ impl CountsComparison {
             not_compared: not_compared.collect(),
             tables,
             tables_not_compared,
+            operations,
+            operations_not_compared,
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::counts::{
 use crate::exit_tables::tool;
 use crate::exit_tables_page::{exit_table, exit_table_changes};
 use crate::names::{plural, rate, share, thousands};
+use crate::operation_costs::{VMEXIT, operation_changes, operation_costs};
 use crate::page::{Page, PageSection, Sentence, Table, column, more_in_json, plain};
 use crate::report::CoverageLine;
 use exitscope_model::CountSource;
@@ -18,17 +19,29 @@ const MOST: usize = 12;
 const NO_SETTING: &str =
     "No setting is advised by a table of exits: it does not say what the exits are about, as a recording does";
 
+/// Why no setting is advised by what operations take.
+const NO_SETTING_OF_CYCLES: &str =
+    "No setting is advised by cycles an operation: they do not say how often a guest does it, as a recording does";
+
+/// Why nothing is advised of a text without counts of yields.
+fn no_setting(report: &CountsReport) -> String {
+    let why = if report.tables.is_empty() { NO_SETTING_OF_CYCLES } else { NO_SETTING };
+    why.to_string()
+}
+
 /// The page of `report` and of `--view yield`.
 pub fn counts_page(report: &CountsReport) -> Page {
     let mut sections = vec![head("Coverage", report)];
     sections.extend(report.tables.iter().take(MOST).map(exit_table));
+    sections.extend(report.operations.iter().take(MOST).map(operation_costs));
     sections.extend(report.counts.iter().take(MOST).map(counted));
-    let hidden = report.counts.len().saturating_sub(MOST) + report.tables.len().saturating_sub(MOST);
+    let lengths = [report.counts.len(), report.tables.len(), report.operations.len()];
+    let hidden = lengths.into_iter().map(|length| length.saturating_sub(MOST)).sum();
     let advice = report.advice.len();
     let mut last = PageSection { title: "Advice".into(), ..PageSection::default() };
     last.sentences.extend(more_in_json(hidden).map(plain));
     last.sentences.push(plain(match advice {
-        0 if report.counts.is_empty() => NO_SETTING.to_string(),
+        0 if report.counts.is_empty() => no_setting(report),
         0 => "No advice; what is not judged of these counts: `exitscope advise`".to_string(),
         _ => format!("{} to do: `exitscope advise`", thousands(advice as u64) + " " + &plural(advice as u64, "thing")),
     }));
@@ -40,13 +53,14 @@ pub fn counts_page(report: &CountsReport) -> Page {
 pub fn counts_advice_page(report: &CountsReport) -> Page {
     let mut sections = vec![head("Advice", report)];
     if report.counts.is_empty() {
-        sections[0].sentences.push(plain(NO_SETTING.to_string()));
+        sections[0].sentences.push(plain(no_setting(report)));
     } else if report.advice.is_empty() {
         let text = "No advice: no count meets a rule's condition (docs/counts.md).".to_string();
         sections[0].sentences.push(plain(text));
     }
     sections.extend(report.advice.iter().map(|row| advice(row, report)));
     sections.extend(report.tables.iter().take(MOST).map(exit_table));
+    sections.extend(report.operations.iter().take(MOST).map(operation_costs));
     let whose = |of: usize| report.counts.get(of - 1).map_or(String::new(), title);
     let accepted = report.accepted.iter();
     let accepted: Vec<Sentence> = accepted
@@ -82,6 +96,11 @@ fn head(heading: &str, report: &CountsReport) -> PageSection {
             "{} {table} of exits, not events: a figure that the text lacks is unknown, not zero",
             thousands(tables)
         ));
+    }
+    let runs = report.operations.len() as u64;
+    if runs > 0 {
+        let run = plural(runs, "run");
+        texts.push(format!("{} {run} of {VMEXIT}: cycles an operation, neither counts nor events", thousands(runs)));
     }
     if intervals > 0 {
         texts.push(format!(
@@ -216,6 +235,7 @@ pub fn counts_comparison_page(comparison: &CountsComparison) -> Page {
     let notes = lines().filter(|line| !is_damage(line)).map(ToString::to_string).collect();
     let mut sections = vec![PageSection { title: "Comparison".into(), sentences, notes, ..PageSection::default() }];
     sections.extend(comparison.tables.iter().take(MOST).map(exit_table_changes));
+    sections.extend(comparison.operations.iter().take(MOST).map(operation_changes));
     sections.extend(comparison.systems.iter().take(MOST).map(changed));
     let whose = |source: &str, system: &Option<String>| {
         let source = CountSource::ALL.into_iter().find(|known| known.id() == source).map_or("", CountSource::name);
@@ -232,6 +252,10 @@ pub fn counts_comparison_page(comparison: &CountsComparison) -> Page {
             .iter()
             .map(|id| plain(format!("a table of {}: it is on one side alone", tool(id)))),
     );
+    let runs = comparison.operations_not_compared as u64;
+    if runs > 0 {
+        others.push(plain(format!("{} {} of {VMEXIT}: on one side alone", thousands(runs), plural(runs, "run"))));
+    }
     if !others.is_empty() {
         sections.push(PageSection { title: "Not compared".into(), sentences: others, ..PageSection::default() });
     }

@@ -63,29 +63,33 @@ const COUNTS: &str = "\
 | tool | its table | has | held against |
 | --- | --- | --- | --- |
 | `perf kvm stat report`, `live` | `VM-EXIT Samples Samples% Time% …`, of all releases; of `--event` mmio, ioport, msr and of powerpc's hypercalls, too | counts and times | perf's tables of recordings: each count and time is the recording's own |
-| kvm_stat | `Event Total %Total CurAvg/s`, the lines of `-1`, the log of `-l`, with `-c` as CSV | counts and rates | the tool's source |
+| kvm_stat | `Event Total %Total CurAvg/s`, the lines of `-1`, the log of `-l`, with `-c` as CSV | counts and rates | a guest that tells what it did; the tool's source |
 | `perf stat -e 'kvm:*'` | `Performance counter stats for …` | counts, and rates where the time elapsed is there | a guest that tells what it did |
 | kvmexit of BCC | `KVM_EXIT_REASON COUNT`, with a mean or without | counts, of some releases times | the tool's source |
-| KVM's statistics (x86, arm64) | `grep . /sys/kernel/debug/kvm/*/*`, or `info stats vcpu` in QEMU's monitor | counts since the VM's start | the kernel's and QEMU's sources |
-| bpftrace | maps by reason, `@[HLT]: 812`, below a command that names `kvm:kvm_exit` or with reasons by name; `hist()` of them | counts, and times where the map is called `ns` or `us` | the tool's source |
+| KVM's statistics (x86, arm64) | `grep . /sys/kernel/debug/kvm/*/*`; the answer to `query-stats` of QEMU's machine protocol, printed in any way; `info stats vcpu` of its other monitor, which is of one vCPU | counts since the VM's start | what QEMU 7.2 answered; the kernel's source |
+| bpftrace | maps by reason, `@[HLT]: 812`, below a command that names `kvm:kvm_exit` or with reasons by name; `hist()` of them | counts, and times where the map is called `ns` or `us` | a guest that tells what it did |
 | xenalyze | `Exit reasons:` of `--summary`, by domain | counts and times | xenalyze's summary of a log: its counts are the log's |
+| kvm-unit-tests | the lines of x86/vmexit, `cpuid 1183` | cycles an operation, and no counts | what the test printed; its source |
 | lines of a trace | `kvm_exit: reason …` without times, or without threads, as mails and logs quote them | counts | the kernel's formats |
 
 They are found by their headings wherever they stand in a text, with marks of quotation before each line, wrapped, or cut. A row of which the \
 end is missing gives what it has and is counted ([losses.md](losses.md)). The report says which reason costs most, with halts apart \
 (`HLT` is the time that guests sleep), or where a tool has no times which comes most often; what the table does not tell; and the one command to \
 record next. Where exits are in no row, as in a text that is cut, or of KVM's statistics, which count no exit for MSRs or CPUID, a reason is named \
-only if it comes as often as all of those together. A table that has no sum does not show whether it is whole. A table never says what exits are \
-about, so no setting is advised by it. [paste.md](paste.md) shows five. `diff` of two tables has the \
+only if it comes as often as all of those together. A table that has no sum does not show whether it is whole: what comes first is then said of the \
+rows in the text. Of a table of `perf kvm stat` with halts, the report says how much of the vCPUs' time all other exits take at most: a \
+vCPU's exits do not overlap, so that all of them together take no more than that time, and the halts among them are none of the others'. How long \
+guests ran, which makes it less, is in no such table; nor are waits. A table never says what exits are \
+about, so no setting is advised by it. A run of kvm-unit-tests' vmexit has the cycles of its own guest's operations: the report says which takes longest, \
+what the way to user space adds, and that nothing of another guest is known from it; `diff` puts two runs side by side. [paste.md](paste.md) shows six, and what each form is held against. `diff` of two tables has the \
 rows of both; one table a side, no change is judged. kvm_stat's log gives the sums of its lines, and rates between the moments of the first and the \
-last. KVM's statistics of each reading and each VM are a table. `report --html` of counts is a page of what the text \
+last. KVM's statistics of each reading and each VM are a table; of an answer to `query-stats` that is cut, a vCPU counts whose list is whole. `report --html` of counts is a page of what the text \
 says, without charts.
 
 Lines of a trace that have times and no thread are a trace where each `kvm_exit` and `kvm_entry` names its vCPU (`kvm_exit` since Linux 5.10), \
 and the text is of at most 64 KiB: they are paired by that number, as of one VM, and coverage says so.
 
-Not read: kvm-unit-tests' vmexit, which has the cycles of one operation in the guest and counts no exits of any guest's own; `query-stats` of QMP as \
-JSON; other counters among KVM's statistics than those of exits.
+Not read: other counters among KVM's statistics than those of exits.
 
 ## Counts of yields
 

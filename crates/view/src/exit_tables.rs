@@ -1,6 +1,6 @@
 //! Tables of exits that other tools made, as plain data: their rows, what they come to, and what changed.
 
-use crate::counts::SidesRow;
+use crate::sides::SidesRow;
 use exitscope_advice::{ExitTableJudgement, UnknownReasons, judge_exit_table};
 use exitscope_analysis::{ExitTablePair, pair_exit_tables};
 use exitscope_model::{ExitTable, ExitTableRow, ExitTableSource};
@@ -26,7 +26,7 @@ pub struct ExitTableReport {
     /// How long was counted, in nanoseconds; absent where nothing says it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub span_ns: Option<u64>,
-    /// Events that the tool lost; absent where it does not say.
+    /// Events that the tool lost, at least; absent where it does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost: Option<u64>,
     /// The rows, the costliest first, or where nothing has a time, the most frequent.
@@ -41,6 +41,9 @@ pub struct ExitTableReport {
     /// Part of the time between exits and entries that are halts, 0 to 1; absent where the table has no times, or no halts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub halted: Option<f64>,
+    /// Part of the vCPUs' time, 0 to 1, that exits but halts take at most; absent where the table does not show it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exits_at_most: Option<f64>,
     /// A reason among whose exits are halts that no reason of their own tells apart; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub halts_within: Option<HaltsWithinRow>,
@@ -51,7 +54,8 @@ pub struct ExitTableReport {
     /// Whether `user_exits` were counted themselves, and are not half of the events `kvm_fpu`; absent with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_exits_exact: Option<bool>,
-    /// Reasons that the tool did not know: `software` if they are of a back end in software, `unnamed` otherwise; absent if there are none.
+    /// Reasons that the tool did not know: `software` if they are of a back end in software, `numbered` if the
+    /// tool has numbers alone, `unnamed` otherwise; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "unknown_ids")]
     pub unknown_reasons: Option<&'static str>,
@@ -99,6 +103,8 @@ pub struct CostliestRow {
     pub per_s: Option<f64>,
     /// Part of the time of all exits but halts, 0 to 1; where `time_ns` is absent, part of all exits.
     pub part: f64,
+    /// Whether nothing says if rows are missing: then `part` is of the rows in the text, and a reason that has none there may come first.
+    pub of_rows_alone: bool,
     /// How long they took, in nanoseconds; absent where the table has no times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_ns: Option<u64>,
@@ -159,6 +165,7 @@ impl ExitTableReport {
         let ExitTableJudgement {
             costliest,
             halted,
+            exits_at_most,
             halts_within,
             user_exits,
             unknown,
@@ -182,11 +189,13 @@ impl ExitTableReport {
                 count: of.count,
                 per_s: of.per_s,
                 part: of.part,
+                of_rows_alone: !of.is_of_whole,
                 time_ns: of.time.map(|time| time.0),
                 longest_ns: of.longest.map(|longest| longest.0),
             }),
             not_in_rows,
             halted,
+            exits_at_most,
             halts_within: halts_within.map(|(reason, by)| HaltsWithinRow { reason, by }),
             user_exits: user_exits.map(|of| of.count),
             user_exits_exact: user_exits.map(|of| of.is_exact),
@@ -258,13 +267,14 @@ impl ExitTableComparison {
 
 fn unknown_id(unknown: UnknownReasons) -> &'static str {
     match unknown {
+        UnknownReasons::Numbered => "numbered",
         UnknownReasons::Software => "software",
         UnknownReasons::Unnamed => "unnamed",
     }
 }
 
 fn unknown_ids(_: &mut SchemaGenerator) -> Schema {
-    let ids = [UnknownReasons::Software, UnknownReasons::Unnamed].map(unknown_id);
+    let ids = [UnknownReasons::Software, UnknownReasons::Unnamed, UnknownReasons::Numbered].map(unknown_id);
     json_schema!({ "type": "string", "enum": ids })
 }
 

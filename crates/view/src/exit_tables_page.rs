@@ -5,7 +5,7 @@ use crate::exit_tables::{
 };
 use crate::names::{plural, rate, share, thousands};
 use crate::page::{PageSection, Sentence, Table, column, length, plain};
-use exitscope_model::EXIT_EVENT;
+use exitscope_model::{EXIT_EVENT, ExitTableSource};
 use exitscope_units::Nanos;
 
 /// A table, and what it comes to.
@@ -20,6 +20,9 @@ pub(crate) fn exit_table(report: &ExitTableReport) -> PageSection {
             "times are from exit to entry: where the host ran other threads meanwhile, waits for a CPU are in them"
                 .to_string(),
         );
+    }
+    if report.source == ExitTableSource::Counters.id() {
+        notes.push("counts are since the vCPUs were made, unless somebody has cleared them".to_string());
     }
     PageSection {
         title: format!("Exits, as counted by {}{of}", report.tool()),
@@ -47,6 +50,7 @@ fn said(report: &ExitTableReport) -> Vec<Sentence> {
             share(part)
         ))
     }));
+    said.extend(report.exits_at_most.map(|part| plain(exits_at_most(part))));
     said.extend(report.not_in_rows.map(|part| plain(not_in_rows(part, report))));
     said.extend(report.user_exits.zip(report.exits).map(|(count, of)| plain(user_exits(count, of, report))));
     said.extend(report.halts_within.as_ref().map(|HaltsWithinRow { reason, by }| {
@@ -54,13 +58,19 @@ fn said(report: &ExitTableReport) -> Vec<Sentence> {
     }));
     said.extend(report.unknown_reasons.map(|id| {
         let text = match id {
+            "numbered" => "Reasons are numbers, which processors do not share: halts are taken to be 12 (Intel), 120 and 166 (AMD)",
             "software" => "Reasons from 65536 on are of a back end in software, and of no hardware: not judged",
             _ => "Reasons that the tool has no name for are not judged",
         };
         plain(text.to_string())
     }));
     said.extend(report.lost.filter(|lost| *lost > 0).map(|lost| Sentence {
-        text: format!("{} lost {} {}: counts are too low", report.tool(), thousands(lost), plural(lost, "event")),
+        text: format!(
+            "{} lost at least {} {}: counts are too low",
+            report.tool(),
+            thousands(lost),
+            plural(lost, "event")
+        ),
         warning: true,
     }));
     said.push(plain(format!("Not recorded: {}", report.not_recorded.join("; "))));
@@ -69,6 +79,15 @@ fn said(report: &ExitTableReport) -> Vec<Sentence> {
         report.next.command, report.next.tells
     )));
     said
+}
+
+/// The bound. It is of all of the vCPUs' time: of that without halts nothing is known.
+fn exits_at_most(part: f64) -> String {
+    // Rounded to one digit, a bound must not become less.
+    let part = share(((part * 1_000.0).ceil() / 1_000.0).min(1.0));
+    format!(
+        "Exits but halts take at most {part} of the vCPUs' time, if no event was lost: the table lacks how long guests ran, which makes it less"
+    )
 }
 
 /// What rows lack, and with that, whether one of them is known to be the first.
@@ -94,7 +113,7 @@ fn costliest(of: &CostliestRow, report: &ExitTableReport) -> String {
     let Some(time) = of.time_ns else {
         let exits =
             report.exits.map_or(String::new(), |exits| format!(", {} of {} exits", share(of.part), thousands(exits)));
-        return format!("Comes most often: {name}{exits}{often}");
+        return format!("{}: {name}{exits}{often}", first(of, "Comes most often", "Most often"));
     };
     let longest = of.longest_ns.map_or(String::new(), |longest| format!(", the longest {}", Nanos(longest)));
     // A table of accesses has no exits.
@@ -102,13 +121,19 @@ fn costliest(of: &CostliestRow, report: &ExitTableReport) -> String {
     let (of_all, noun) = if is_of_exits { ("exits", "exit") } else { ("these events", "event") };
     let rest = if report.halted.is_some() { " but halts" } else { "" };
     format!(
-        "Costs most: {name}, {} of the time of {of_all}{rest}: {} for {} {}{often}, {} each on average{longest}",
+        "{}: {name}, {} of the time of {of_all}{rest}: {} for {} {}{often}, {} each on average{longest}",
+        first(of, "Costs most", "Costliest"),
         share(of.part),
         Nanos(time),
         thousands(of.count),
         plural(of.count, noun),
         Nanos(time / of.count.max(1)),
     )
+}
+
+/// How a reason is said to be the first: of all, or of the rows of a text that may lack some.
+fn first(of: &CostliestRow, whole: &str, rows: &str) -> String {
+    if of.of_rows_alone { format!("{rows} of the rows in the text") } else { whole.to_string() }
 }
 
 fn table(report: &ExitTableReport) -> Table {

@@ -41,6 +41,7 @@ mod mail;
 mod markdown;
 mod mechanisms;
 mod names;
+mod operation_costs;
 mod page;
 mod page_html;
 mod palette;
@@ -53,6 +54,7 @@ mod replay_figures;
 mod replay_page;
 mod report;
 mod sections;
+mod sides;
 mod simulated;
 mod simulated_page;
 mod steal_takers;
@@ -82,7 +84,7 @@ pub use compare::{ChangeRow, Comparison, ReasonComparison, SideRow};
 pub use compare_verdict::DiffVerdictRow;
 pub use counts::{
     AcceptedCountRow, ComparedRow, CountChangeRow, CountFactRow, CountNotJudgedRow, CountRow, CountedTexts,
-    CountsAdviceRow, CountsComparison, CountsReport, CountsRow, NotComparedRow, SidesRow, SystemChangeRow,
+    CountsAdviceRow, CountsComparison, CountsReport, CountsRow, NotComparedRow, SystemChangeRow,
 };
 pub use counts_page::{counts_advice_page, counts_comparison_page, counts_page};
 pub use csv_rows::{write_csv, write_metrics_csv, write_replay_csv, write_sweep_csv};
@@ -110,6 +112,7 @@ pub use mail::mail_text;
 pub use markdown::write_markdown;
 pub use mechanisms::{MECHANISM_COLUMNS, MECHANISMS, MechanismCell, MechanismRow, write_mechanisms};
 pub use names::{NO_SUBJECT, detail as detail_label, detail_of_kind, plural, rate, share, thousands};
+pub use operation_costs::{OperationChangeRow, OperationComparison, OperationCostsReport, OperationRow};
 pub use page::{
     MechanismView, Page, PageSection, Sentence, Table, TableColumn, VCPU_ROWS, column, comparison_page, length, plain,
     report_page, view_page,
@@ -125,6 +128,7 @@ pub use report::{
     Coverage, CoverageLine, EventKindsRow, ExitFigures, GroupKeyRow, GroupRow, MomentSpecRow, Report, ReportOptions,
     RunStatesRow, SelectionRow, SlowExitRow, SortKey, StayStatsRow, TraceRow, VcpuRow,
 };
+pub use sides::SidesRow;
 pub use simulated::{
     CostsRow, LatencyRow, LocksRow, MetricRow, PollsRow, ReasonRow, ScenarioRow, SimReport, SimulatedVm, WorkRow,
     YieldsRow,

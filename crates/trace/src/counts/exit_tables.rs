@@ -14,7 +14,10 @@
 //! tools/kvm/kvm_stat/kvm_stat, `print_counter_aggr` of tools/perf/util/stat-display.c, tools/kvmexit.py of BCC. A row that a mail
 //! program has wrapped goes on in the next line; quotation marks before a line are passed over.
 
-use super::table_rows::{Counter, LogColumns, Map, bucket, counter, log_columns, log_row, map, xenalyze_row};
+use super::table_rows::{
+    CountedMap, Counter, LONGEST_PROGRAM, LogColumns, MapLine, bucket, counted_maps, counter, log_columns, log_row,
+    map_line, unit_of_map, xenalyze_row,
+};
 use exitscope_model::{EXIT_EVENT, ExitCode, ExitTable, ExitTableRow, ExitTableSource, Ledger, LedgerLine};
 use exitscope_units::Nanos;
 use std::collections::HashMap;
@@ -59,8 +62,9 @@ enum Now {
     },
     /// KVM's statistics of a VM.
     Counters,
-    /// A program of bpftrace; while a histogram goes on, its key and its unit in nanoseconds.
+    /// A program of bpftrace: the map whose lines are met, and while a histogram goes on, its reason and its unit in nanoseconds.
     Bpftrace {
+        map: Option<String>,
         histogram: Option<(String, Option<u64>)>,
     },
     Xenalyze,
@@ -99,6 +103,11 @@ pub(super) struct ExitTables {
     is_full: bool,
     /// Rows beyond those that are kept.
     not_kept: u64,
+    /// A program of bpftrace, whose lines may be wrapped anywhere, and the maps in which programs count by reason.
+    program: String,
+    counted_maps: Vec<CountedMap>,
+    /// What perf lost of the table that follows, at least.
+    lost: Option<u64>,
     /// Of a log, what was counted after its first line.
     after_first: HashMap<(String, Option<String>), u64>,
 }
@@ -113,7 +122,7 @@ pub(super) fn is_of_one(line: &str) -> bool {
 /// Whether a line is of a map of bpftrace whose keys are reasons, as no map of another program has them; or asks for one.
 fn is_exit_map(line: &str) -> bool {
     let is_asked = line.contains("bpftrace") && line.contains("kvm:kvm_exit");
-    is_asked || matches!(map(line), Some(Map::Count(key, _) | Map::Histogram(key, _)) if is_reason(&key))
+    is_asked || map_line(line).is_some_and(|map| map.key.iter().any(|part| is_reason(part)))
 }
 
 /// Whether exits have such a reason.
@@ -127,7 +136,7 @@ pub(super) fn is_event(line: &str) -> bool {
 }
 
 /// The words of a line without marks of quotation and frames around it.
-fn words(line: &str) -> Vec<&str> {
+pub(super) fn words(line: &str) -> Vec<&str> {
     line.split(|c: char| c.is_whitespace() || c == '│')
         .filter(|word| !word.is_empty())
         .skip_while(|word| word.chars().all(|c| matches!(c, '>' | '|' | '#')))
@@ -141,6 +150,16 @@ fn of_whom(words: &[&str]) -> Option<String> {
     }
     let of = words.strip_prefix(&["Analyze", "events", "for"])?;
     Some(of.join(" ").trim_end_matches(':').to_string())
+}
+
+/// How many events perf lost at least, as it says above its table: `Processed 9281 events and lost 3 chunks!`, and where it knows the
+/// events' part of all, `Processed 9281 samples and lost 12.34%!` (`perf_session__warn_about_errors` of tools/perf/util/session.c).
+fn lost_by_perf(words: &[&str]) -> Option<u64> {
+    match words.strip_prefix(&["Processed"])? {
+        [_, "events", "and", "lost", chunks, "chunks!"] => number(chunks),
+        [_, "samples", "and", "lost", part] => percent(part.strip_suffix('!')?).map(|_| 1),
+        _ => None,
+    }
 }
 
 /// What a heading begins.
@@ -166,13 +185,13 @@ fn heading(words: &[&str]) -> Option<Now> {
     }
 }
 
-/// The event of a table of `perf kvm stat` that is headed so.
+/// How `perf kvm stat` heads a table of exits.
+const OF_EXITS: &str = "VM-EXIT";
+
+/// The event of a table of `perf kvm stat` that is headed so, where the heading's beginning may be cut.
 fn event_of(heading: &[&str]) -> String {
     let heading = heading.join(" ");
-    match heading.as_str() {
-        "VM-EXIT" => EXIT_EVENT.to_string(),
-        _ => heading,
-    }
+    if OF_EXITS.ends_with(&heading) { EXIT_EVENT.to_string() } else { heading }
 }
 
 /// A whole number, whatever divides its thousands.
@@ -285,6 +304,10 @@ impl ExitTables {
             (self.of, self.now) = (of, None);
             return true;
         }
+        if let Some(lost) = lost_by_perf(&words) {
+            self.lost = Some(lost);
+            return true;
+        }
         if let Some(now) = heading(&words) {
             self.flush(ledger);
             self.begin(now, &words);
@@ -318,11 +341,11 @@ impl ExitTables {
         }
     }
 
-    /// The tables that have a row.
+    /// The tables that have a row, or say that there were no exits.
     pub fn end(mut self, ledger: &mut Ledger) -> Vec<ExitTable> {
         self.flush(ledger);
         ledger.add(LedgerLine::BadText, self.not_kept);
-        self.tables.retain(|table| !table.rows.is_empty());
+        self.tables.retain(|table| !table.rows.is_empty() || table.count == Some(0));
         self.tables
     }
 
@@ -347,7 +370,8 @@ impl ExitTables {
         }
         self.is_full = !is_same && self.tables.len() >= MOST_TABLES;
         if !is_same && !self.is_full {
-            self.tables.push(ExitTable { of, ..ExitTable::new(source) });
+            let lost = self.lost.take().filter(|_| source == ExitTableSource::PerfKvmStat);
+            self.tables.push(ExitTable { of, lost, ..ExitTable::new(source) });
         }
     }
 
@@ -392,7 +416,9 @@ impl ExitTables {
             return true;
         }
         if is_exit_map(line) {
-            self.begin(Now::Bpftrace { histogram: None }, words);
+            self.program.clear();
+            self.counted_maps.clear();
+            self.begin(Now::Bpftrace { map: None, histogram: None }, words);
             self.bpftrace_line(line);
             return true;
         }
@@ -510,9 +536,11 @@ impl ExitTables {
 
     /// `79744, Total events handled time:130785328.50us.`
     fn totals(&mut self, line: &str) -> bool {
+        let is_of_exits = matches!(&self.now, Some(Now::Perf { event, .. }) if event == EXIT_EVENT);
         let Some(table) = self.table() else { return false };
         let Some((count, time)) = line.split_once(", Total events handled time:") else { return false };
-        table.count = number(count.trim());
+        // A table of accesses without any says nothing of exits.
+        table.count = number(count.trim()).filter(|count| *count > 0 || is_of_exits);
         let time = time.trim_end_matches('.').trim().strip_suffix("us").and_then(decimal);
         table.time = time.map(|micros| Nanos((micros * 1e3).round() as u64));
         true
@@ -556,9 +584,9 @@ impl ExitTables {
     }
 
     /// One of KVM's statistics: another VM's, or a later reading of the same, is another table.
-    fn counter(&mut self, Counter { of, name, count, is_of_vcpu }: Counter) {
+    fn counter(&mut self, Counter { of, name, count }: Counter) {
         let is_known = self.known.contains_key(&(name.to_string(), None));
-        let is_other = self.now != Some(Now::Counters) || self.of != of || is_known && !is_of_vcpu;
+        let is_other = self.now != Some(Now::Counters) || self.of != of || is_known;
         self.of = of;
         if is_other {
             self.begin(Now::Counters, &[]);
@@ -598,29 +626,54 @@ impl ExitTables {
         xenalyze_row(words).map(|row| self.push(row)).is_some()
     }
 
-    /// A line of a map of bpftrace, or of a histogram in one.
+    /// A line of a program of bpftrace, of a map, or of a histogram in one.
     fn bpftrace_line(&mut self, line: &str) -> bool {
-        let Some(Now::Bpftrace { histogram }) = &mut self.now else { return false };
-        let of =
-            |key: &str| ExitTableRow { event: EXIT_EVENT.into(), key: Some(key.into()), ..ExitTableRow::default() };
-        let row = match (map(line), histogram.as_ref()) {
-            (Some(Map::Count(key, count)), _) => {
-                *histogram = None;
-                ExitTableRow { count, ..of(&key) }
-            }
-            (Some(Map::Histogram(key, unit)), _) => {
-                *histogram = Some((key, unit));
+        let Some(Now::Bpftrace { map, histogram }) = self.now.clone() else { return false };
+        let of = |key: String| ExitTableRow { event: EXIT_EVENT.into(), key: Some(key), ..ExitTableRow::default() };
+        if let Some(found) = map_line(line) {
+            let Some(reason) = self.reason_of(&found, map.as_ref()) else {
+                self.now = Some(Now::Bpftrace { map, histogram: None });
                 return true;
+            };
+            // Two maps of a program may count the same exits.
+            if map.as_ref().is_some_and(|map| *map != found.name) {
+                self.begin(Now::Bpftrace { map: None, histogram: None }, &[]);
             }
-            (None, Some((key, unit))) => {
-                let Some((bounds, count)) = bucket(line) else { return false };
-                let time = |unit: u64| bounds.map(|bound| Nanos(bound.saturating_mul(unit).saturating_mul(count)));
-                ExitTableRow { count, time: unit.map(time), ..of(key) }
+            let histogram = found.count.is_none().then(|| (reason.clone(), unit_of_map(&found.name)));
+            self.now = Some(Now::Bpftrace { map: Some(found.name), histogram });
+            if let Some(count) = found.count {
+                self.push(ExitTableRow { count, ..of(reason) });
             }
-            (None, None) => return false,
+            return true;
+        }
+        let (Some((reason, unit)), Some((bounds, count))) = (histogram, bucket(line)) else {
+            self.program_line(line);
+            return false;
         };
-        self.push(row);
+        let time = |unit: u64| bounds.map(|bound| Nanos(bound.saturating_mul(unit).saturating_mul(count)));
+        self.push(ExitTableRow { count, time: unit.map(time), ..of(reason) });
         true
+    }
+
+    /// A line that may be of a program: what stands in several is looked at together.
+    fn program_line(&mut self, line: &str) {
+        let line = line.trim_start_matches(['>', '|', ' ', '\t']).trim_end();
+        if self.program.len() + line.len() > LONGEST_PROGRAM {
+            return;
+        }
+        self.program.push_str(line);
+        self.counted_maps = counted_maps(&self.program);
+    }
+
+    /// The reason in a map's key; `None` of a map that counts something else. Where no program is there to say it, a map counts exits if
+    /// its keys are reasons.
+    fn reason_of(&self, found: &MapLine, map: Option<&String>) -> Option<String> {
+        if !self.counted_maps.is_empty() {
+            let counted = self.counted_maps.iter().find(|counted| counted.name == found.name)?;
+            return found.key.get(counted.reason).cloned();
+        }
+        let named = found.key.iter().find(|part| is_reason(part));
+        named.or_else(|| found.key.last().filter(|_| map == Some(&found.name))).cloned()
     }
 
     /// A row of kvmexit: `1274253  1274261  HLT  12`, and with a mean in nanoseconds behind it.

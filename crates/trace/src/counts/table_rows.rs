@@ -19,6 +19,13 @@ use exitscope_units::Nanos;
 /// A log of kvm_stat has as many columns as this, at least: a line of fewer words may be anything.
 const LEAST_COLUMNS: usize = 2;
 
+/// Parts of a map's key that are looked at, and maps of a program.
+const MOST_PARTS: usize = 8;
+const MOST_MAPS: usize = 16;
+
+/// Longer programs of bpftrace are looked at in part, in bytes.
+pub(super) const LONGEST_PROGRAM: usize = 4 << 10;
+
 /// What the columns of a log of kvm_stat are of.
 pub(super) type LogColumns = Vec<(String, Option<String>)>;
 
@@ -63,13 +70,16 @@ fn moment(date: &str, time: &str) -> Option<u64> {
     (is_one && year < 10_000).then_some((((year * 12 + month) * 31 + day) * 24 + hour) * 3_600 + minute * 60 + second)
 }
 
-/// One of KVM's statistics: of which VM, its name, its count; and whether a VM's vCPUs each have one.
+/// Whose statistics QEMU's `info stats vcpu` prints: those of the vCPU that its monitor is at, which it does not name (`hmp_info_stats`
+/// and `print_stats_results` of QEMU's stats/stats-hmp-cmds.c).
+const OF_MONITOR: &str = "one vCPU, at QEMU's monitor";
+
+/// One of KVM's statistics: of which VM, its name, its count.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Counter {
     pub of: String,
     pub name: &'static str,
     pub count: u64,
-    pub is_of_vcpu: bool,
 }
 
 /// A line of one: as `grep .` prints a file of debugfs, or as QEMU's monitor does.
@@ -77,7 +87,7 @@ pub(super) fn counter(line: &str) -> Option<Counter> {
     let line = line.trim_start_matches(['>', '|', ' ', '\t']).trim_end();
     if let Some((name, value)) = line.split_once(" (cumulative):") {
         let (name, count) = (exit_counter(name.trim())?, value.trim().parse().ok()?);
-        return Some(Counter { of: String::new(), name, count, is_of_vcpu: true });
+        return Some(Counter { of: OF_MONITOR.to_string(), name, count });
     }
     let end = line.find([':', '=', ' ', '\t'])?;
     let (path, value) = line.split_at(end);
@@ -85,35 +95,72 @@ pub(super) fn counter(line: &str) -> Option<Counter> {
     let of = folder.rsplit_once("kvm/").map_or("", |(_, vm)| vm);
     let is_there = folder.contains("kvm/") || folder.ends_with("kvm");
     let (name, count) = (exit_counter(name)?, value.trim_start_matches([':', '=', ' ', '\t']).parse().ok()?);
-    is_there.then(|| Counter { of: of.to_string(), name, count, is_of_vcpu: false })
+    is_there.then(|| Counter { of: of.to_string(), name, count })
 }
 
-/// A map of bpftrace.
+/// A line of a map of bpftrace: its name, the parts of its key, and its count, or `None` where a histogram follows.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Map {
-    /// `@[HLT]: 812`.
-    Count(String, u64),
-    /// `@ns[HLT]:`, below which a histogram follows; its unit in nanoseconds, where its name says it.
-    Histogram(String, Option<u64>),
+pub(super) struct MapLine {
+    pub name: String,
+    pub key: Vec<String>,
+    pub count: Option<u64>,
 }
 
 /// A line of one, by its name and the words within brackets.
-pub(super) fn map(line: &str) -> Option<Map> {
+pub(super) fn map_line(line: &str) -> Option<MapLine> {
     let line = line.trim_start_matches(['>', '|', ' ', '\t']).trim_end();
     let (name, rest) = line.strip_prefix('@')?.split_once('[')?;
     let (key, value) = rest.rsplit_once("]:")?;
-    let key = key.rsplit(',').next()?.trim().trim_matches('"');
-    let key = key.strip_prefix("EXIT_REASON_").unwrap_or(key).to_string();
-    let is_named = |part: &str| name.split('_').any(|word| word == part);
-    let unit = match () {
-        () if ["ns", "nsec", "nsecs"].into_iter().any(is_named) => Some(1),
-        () if ["us", "usec", "usecs"].into_iter().any(is_named) => Some(1_000),
-        () => None,
+    let part = |part: &str| {
+        let part = part.trim().trim_matches('"');
+        part.strip_prefix("EXIT_REASON_").unwrap_or(part).to_string()
     };
-    match value.trim() {
-        "" => Some(Map::Histogram(key, unit)),
-        count => Some(Map::Count(key, count.parse().ok()?)),
+    let count = match value.trim() {
+        "" => None,
+        count => Some(count.parse().ok()?),
+    };
+    Some(MapLine { name: name.to_string(), key: key.split(',').take(MOST_PARTS).map(part).collect(), count })
+}
+
+/// The unit of times in a map, in nanoseconds, where its name says it.
+pub(super) fn unit_of_map(name: &str) -> Option<u64> {
+    let is_named = |part: &&str| name.split('_').any(|word| word == *part);
+    let is_of = |parts: [&str; 3]| parts.iter().any(is_named);
+    match () {
+        () if is_of(["ns", "nsec", "nsecs"]) => Some(1),
+        () if is_of(["us", "usec", "usecs"]) => Some(1_000),
+        () => None,
     }
+}
+
+/// A map in which a program of bpftrace counts by the reason of an exit, and which part of its key that is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct CountedMap {
+    pub name: String,
+    pub reason: usize,
+}
+
+/// Those that a program has: `@ns[@reason[tid]] = hist(…)`. What a program keeps in other maps, as `@start[tid] = nsecs`, is
+/// printed as well, and counts nothing.
+pub(super) fn counted_maps(program: &str) -> Vec<CountedMap> {
+    let line: String = program.chars().filter(|c| !c.is_whitespace()).collect();
+    let ends =
+        ["]=count()", "]=hist(", "]=lhist("].into_iter().flat_map(|way| line.match_indices(way).map(|(at, _)| at));
+    let map = |end: usize| {
+        let mut depth = 1_usize;
+        let begin = line[..end].char_indices().rev().find_map(|(at, c)| {
+            match c {
+                ']' => depth += 1,
+                '[' => depth -= 1,
+                _ => {}
+            }
+            (depth == 0).then_some(at)
+        })?;
+        let name = &line[line[..begin].rfind('@')? + 1..begin];
+        let reason = line[begin + 1..end].split(',').position(|part| part.contains("reason"))?;
+        Some(CountedMap { name: name.to_string(), reason })
+    };
+    ends.take(MOST_MAPS).filter_map(map).collect()
 }
 
 /// A line of a histogram: its bounds and its count. `hist()` prints `[512, 1K)`, and `[0]` and `[1]` of a single value.

@@ -4,6 +4,7 @@
 //! rows with times ────► halts apart; the reason that takes most of the rest
 //! rows without times ─► the reason that comes most often, whatever it costs
 //! kvm_fpu ────────────► how many exits go on in user space
+//! halts of a whole ───► what all other exits take of the vCPUs' time at most
 //! ```
 //!
 //! A table has no subjects (which port, which MSR), and says neither how long vCPUs waited nor, of most tools, how long was counted:
@@ -34,6 +35,8 @@ pub struct ExitTableJudgement {
     pub halted: Option<(f64, Vec<String>)>,
     /// A reason among whose exits are halts that no reason of their own tells apart, and by what guests halt.
     pub halts_within: Option<(String, &'static str)>,
+    /// The part of the vCPUs' time that exits but halts take at most, 0 to 1; `None` where the table does not show it.
+    pub exits_at_most: Option<f64>,
     /// Exits that went on in user space.
     pub user_exits: Option<CountedUserExits>,
     /// Reasons that the tool did not know.
@@ -60,6 +63,8 @@ pub struct CountedUserExits {
 /// Why a tool did not know a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UnknownReasons {
+    /// The tool has numbers alone, which are not the same on all processors.
+    Numbered,
     /// It is newer than the tool, or the tool's table is short.
     Unnamed,
     /// It is of a back end in software, and of no hardware.
@@ -77,6 +82,9 @@ pub struct CostliestReason {
     pub per_s: Option<f64>,
     /// The part of the time of all exits but halts, or of all exits where nothing has a time.
     pub part: f64,
+    /// Whether the table shows that no other reason passes it. Otherwise nothing says whether rows are missing: `part` is of the rows in the
+    /// text alone, and a reason of which the row is not there may come first.
+    pub is_of_whole: bool,
     /// How long they took, where the table has times.
     pub time: Option<Nanos>,
     /// The longest.
@@ -106,8 +114,14 @@ pub fn judge_exit_table(table: &ExitTable) -> ExitTableJudgement {
     if not_in_rows.is_none() && table.source != ExitTableSource::TraceLines {
         not_recorded.push(wording::NO_SUM);
     }
-    if table.span.is_none() {
-        not_recorded.push(wording::NO_SPAN);
+    let exits_at_most = exits_at_most(table);
+    match exits_at_most {
+        Some(_) => not_recorded.push(wording::NO_SPAN_BUT_A_BOUND),
+        None if table.span.is_none() => not_recorded.push(wording::NO_SPAN),
+        None => {}
+    }
+    if exits_at_most.is_some() && table.lost.is_none() {
+        not_recorded.push(wording::NO_LOSSES);
     }
     not_recorded.push(wording::NO_WAITS);
     let arch = table.architecture().map_or("", |of| of.row().machine);
@@ -115,6 +129,7 @@ pub fn judge_exit_table(table: &ExitTable) -> ExitTableJudgement {
     let how = HowToRecord::of(&TraceInfo { arch: arch.to_string(), by_vcpu: is_xen, ..TraceInfo::default() });
     ExitTableJudgement {
         halted: halted(table),
+        exits_at_most,
         halts_within: table.reasons().find_map(|row| Some((row.key.clone()?, holds_halts(row, table.architecture())?))),
         user_exits: user_exits(table),
         unknown: table.reasons().filter_map(unknown).max(),
@@ -142,7 +157,7 @@ fn whole_time(table: &ExitTable) -> Option<f64> {
 
 /// The part of the exits, or of their time, that is of no row, as of a text that is cut, and where a tool has no counter of a reason.
 fn not_in_rows(table: &ExitTable) -> Option<f64> {
-    let rest = |known: f64, whole: f64| (1.0 - known / whole.max(1.0)).max(0.0);
+    let rest = |known: f64, whole: f64| if whole > 0.0 { (1.0 - known / whole).max(0.0) } else { 0.0 };
     if table.is_timed() {
         return Some(rest(sum(table.rows.iter().filter_map(ExitTableRow::middle)) as f64, whole_time(table)?));
     }
@@ -162,6 +177,9 @@ fn keyed(table: &ExitTable) -> impl Iterator<Item = &ExitTableRow> {
 
 /// Why the tool did not know a row's reason, if it did not: `unknown kvm exit code:131072 on VMX`, `UNKNOWN`.
 fn unknown(row: &ExitTableRow) -> Option<UnknownReasons> {
+    if row.number().is_some() {
+        return Some(UnknownReasons::Numbered);
+    }
     let name = row.key.as_deref()?;
     let number = name.strip_prefix(UNKNOWN_CODE).map(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
     let is_of_software = |number: u64| {
@@ -192,16 +210,18 @@ fn sum(rows: impl Iterator<Item = Nanos>) -> u64 {
 }
 
 fn costliest(table: &ExitTable) -> Option<CostliestReason> {
+    let not_in_rows = not_in_rows(table);
     let of = |row: &ExitTableRow, part: f64| CostliestReason {
         name: row.key.clone().unwrap_or_else(|| row.event.clone()),
         count: row.count,
         per_s: row.per_s,
         part,
+        is_of_whole: not_in_rows.is_some(),
         time: row.middle(),
         longest: row.longest,
     };
     // A reason of which the row is missing may cost, or come, as much as all that are missing together.
-    let missing = not_in_rows(table).unwrap_or(0.0);
+    let missing = not_in_rows.unwrap_or(0.0);
     let busy = || keyed(table).filter(|row| !row.is_halt());
     if table.is_timed() {
         let most = busy().filter(|row| row.time.is_some()).max_by_key(|row| row.middle())?;
@@ -218,7 +238,8 @@ fn costliest(table: &ExitTable) -> Option<CostliestReason> {
     }
     // Events of which nobody knows of how many exits they are, are no part of them.
     let has_whole = table.printed_exits().is_some();
-    let most = keyed(table).filter(|row| row.key.is_some() || has_whole).max_by_key(|row| row.count)?;
+    let came = keyed(table).filter(|row| row.count > 0 && (row.key.is_some() || has_whole));
+    let most = came.max_by_key(|row| row.count)?;
     // A table that was cut has fewer rows than exits, never more.
     let all = table.exits().or(table.count).unwrap_or(0).max(most.count);
     (most.count as f64 >= missing * all as f64).then(|| of(most, most.count as f64 / all.max(1) as f64))
@@ -231,6 +252,29 @@ fn halted(table: &ExitTable) -> Option<(f64, Vec<String>)> {
     let names = halts.iter().filter_map(|row| row.key.clone()).collect();
     let time = sum(halts.iter().filter_map(|row| row.middle()));
     (all > 0.0 && !halts.is_empty()).then(|| (time as f64 / all, names))
+}
+
+/// Half of the last digit of a share that `perf kvm stat` prints as `96.15%`.
+const HALF_DIGIT_OF_SHARE: f64 = 0.000_05;
+/// Half of the last digit of its sum of all times, `1110.00us`, in nanoseconds.
+const HALF_DIGIT_OF_SUM: f64 = 5.0;
+
+/// What exits but halts take of the vCPUs' time at most: their part of the time of all exits. `perf kvm stat` says neither how long it
+/// counted nor how many vCPUs there are (`print_result` of tools/perf/builtin-kvm.c). But each of its times is from a `kvm_exit` to the
+/// next `kvm_entry` of one thread (`handle_begin_event`, `handle_end_event`), so that exits of a vCPU do not overlap, and a vCPU's time is
+/// theirs and the guest's: all exits together are no more than the vCPUs' time. Of what perf lost nothing is known, so there is no
+/// bound. Other tools' tables may lack exits that a program left out.
+fn exits_at_most(table: &ExitTable) -> Option<f64> {
+    if table.source != ExitTableSource::PerfKvmStat || table.lost.is_some_and(|lost| lost > 0) {
+        return None;
+    }
+    let halts: Vec<&ExitTableRow> = table.reasons().filter(|row| row.is_halt()).collect();
+    let by_shares = || halts.iter().filter_map(|row| Some((row.time_share? - HALF_DIGIT_OF_SHARE).max(0.0)));
+    let least = halts.iter().filter_map(|row| row.time).fold(0_u64, |sum, time| sum.saturating_add(time[0].0));
+    let by_times = table.time.filter(|all| all.0 > 0).map(|all| least as f64 / (all.0 as f64 + HALF_DIGIT_OF_SUM));
+    // Both are of the same halts, of which the larger least is nearer.
+    let halted = by_shares().reduce(|sum, share| sum + share).into_iter().chain(by_times).reduce(f64::max)?;
+    (halted > 0.0).then(|| (1.0 - halted).clamp(0.0, 1.0))
 }
 
 /// `kvm_fpu` comes twice for each stay in KVM_RUN: where the guest's registers are loaded and where they are put back
@@ -314,11 +358,40 @@ mod tests {
         assert!(judgement.next.command.starts_with("`exitscope record"));
     }
 
+    /// Halts are the least of the vCPUs' time that other exits do not take; how long guests ran on top is not known.
+    #[test]
+    fn exits_are_bounded_by_the_halts_of_a_table_that_lost_nothing() {
+        let share = |row: ExitTableRow, share| ExitTableRow { time_share: Some(share), ..row };
+        let percent = |rows: &[ExitTableRow]| {
+            let table = ExitTable { rows: rows.to_vec(), ..ExitTable::new(ExitTableSource::PerfKvmStat) };
+            judge_exit_table(&table).exits_at_most.map(|part| (part * 1e5).round() / 1e3)
+        };
+        let rows = ["hlt", "idle-halt", "io"].map(|name| row(name, 10, Some(100)));
+        let [hlt, idle, io] = rows;
+        let whole = [share(hlt.clone(), 0.9), share(idle, 0.06), share(io.clone(), 0.04)];
+        assert_eq!(percent(&whole), Some(4.01), "rounded upwards, by half a digit for each row of halts");
+        assert_eq!(percent(&whole[..1]), Some(10.005), "of a text that is cut, as much as is left");
+        assert_eq!(percent(&[share(io.clone(), 1.0)]), None, "without halts there is no bound");
+        assert_eq!(percent(&[hlt.clone(), io.clone()]), None, "the rows may not be all");
+        let with = |source, time: Option<u64>, lost| {
+            let rows = vec![hlt.clone(), io.clone()];
+            judge_exit_table(&ExitTable { rows, time: time.map(Nanos), lost, ..ExitTable::new(source) }).exits_at_most
+        };
+        let part = with(ExitTableSource::PerfKvmStat, Some(200_000), None).unwrap();
+        assert!((0.5..0.500_1).contains(&part), "{part}");
+        assert_eq!(with(ExitTableSource::PerfKvmStat, Some(200_000), Some(3)), None, "what was lost is not known");
+        assert_eq!(with(ExitTableSource::Bpftrace, Some(200_000), None), None, "a program may leave exits out");
+        for (name, is_halt) in [("WFx", true), ("Wait state", true), ("EXTERNAL_INTERRUPT", false)] {
+            assert_eq!(percent(&[share(row(name, 1, None), 0.5)]).is_some(), is_halt, "{name}");
+        }
+    }
+
     #[test]
     fn without_times_only_how_often_is_known() {
         let judgement = judged(vec![row("HLT", 90, None), row("msr", 10, None)]);
         let costliest = judgement.costliest.unwrap();
         assert_eq!((costliest.name.as_str(), costliest.part, costliest.time), ("HLT", 0.9, None));
+        assert!(!costliest.is_of_whole, "a row that is missing may come first");
         assert_eq!(judgement.halted, None, "how long they were is not known");
         assert!(judgement.not_recorded.contains(&wording::NO_TIMES));
         let cut = ExitTable { rows: vec![row("HLT", 90, None)], ..ExitTable::new(ExitTableSource::PerfKvmStat) };
@@ -331,9 +404,14 @@ mod tests {
         assert_eq!(judged(vec![of("kvm_pio", 9), of("kvm_msr", 80)]).costliest, None, "of how many exits is not known");
         let judgement = judged(vec![of("kvm_entry", 100), of("kvm_exit", 100), of("kvm_msr", 80), of("kvm_fpu", 2)]);
         let costliest = judgement.costliest.unwrap();
-        assert_eq!((costliest.name.as_str(), costliest.part), ("kvm_msr", 0.8));
+        assert_eq!((costliest.name.as_str(), costliest.part, costliest.is_of_whole), ("kvm_msr", 0.8, true));
         assert_eq!(judgement.next.tells, wording::MSRS);
         assert_eq!(judged(vec![of("kvm_exit", 100)]).next.tells, wording::ABOUT_WHAT);
+        assert_eq!(
+            judged(vec![of("kvm_exit", 0), row("HLT", 0, None)]).costliest,
+            None,
+            "kvm_stat prints what did not come"
+        );
     }
 
     #[test]
@@ -355,6 +433,7 @@ mod tests {
             ("unknown kvm exit code:393216 on VMX", Some(UnknownReasons::Unnamed)),
             ("unknown kvm exit code:77 on VMX", Some(UnknownReasons::Unnamed)),
             ("UNKNOWN", Some(UnknownReasons::Unnamed)),
+            ("123", Some(UnknownReasons::Numbered)),
             ("HLT", None),
         ] {
             assert_eq!(judged(vec![row(name, 5, Some(1))]).unknown, expected, "{name}");

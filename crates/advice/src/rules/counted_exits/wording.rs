@@ -4,6 +4,9 @@ pub(super) const NO_COLUMNS: &str = "which thread and when: the lines lack the c
 pub(super) const NO_TIMES: &str = "what exits cost: the table has no times";
 pub(super) const NO_SPAN: &str =
     "how much of the vCPUs' time exits take: nothing says how long was counted, or how many vCPUs there are";
+pub(super) const NO_SPAN_BUT_A_BOUND: &str = "how much of the vCPUs' time exits take within that bound, and how much of the time outside halts: nothing says how long was counted, or how many vCPUs there are";
+pub(super) const NO_LOSSES: &str =
+    "whether perf lost events: `perf kvm stat report` warns of that above its table, not in it";
 pub(super) const NO_SUM: &str = "whether rows are missing: nothing says how many exits there were";
 pub(super) const NO_WAITS: &str = "how long vCPUs waited for a CPU, within exits or outside";
 
