@@ -9,6 +9,7 @@
 //! cargo xtask bench   measures exitscope and its simulator against their peers, and writes docs/benchmarks.md
 //! cargo xtask gains   holds what advice says that changes win against made recordings of which that is known; writes docs/gains.md
 //! cargo xtask nulls   counts how often diff finds a change in recordings of unchanged guests, or try in made series; writes docs
+//! cargo xtask predictions  simulates anew what docs/predictions.csv rests on, and prints both
 //! cargo xtask fuzz    takes damaged traces through the command: no panic, no hang, no unbounded memory, sums that add up
 //! cargo xtask metamorphic  leaves tracepoints out of recordings, cuts and reorders them, and holds the accounts against each other
 //! cargo xtask rig     boots a KVM host under emulation, and checks what exitscope says about it
@@ -68,6 +69,11 @@ enum Task {
     Bench(bench::Flags),
     /// List the figures of the docs, and which are older than what they measure
     Figures(figures::Flags),
+    /// Simulate anew what docs/predictions.csv rests on, and print both
+    Predictions {
+        /// Files of runs in crates/validation/predictions; without any, all
+        files: Vec<String>,
+    },
     /// Take damaged traces through the whole command
     Fuzz(fuzz::Flags),
     /// Leave tracepoints out of recordings, cut and reorder them, and compare the accounts of their time
@@ -102,6 +108,7 @@ fn main() -> ExitCode {
         Task::Docs => write_docs().map(done),
         Task::Bench(flags) => bench::run(&flags).map(done),
         Task::Figures(flags) => figures::run(&flags).map(done),
+        Task::Predictions { files } => predictions(&files).map(done),
         Task::Fuzz(flags) => fuzz::run(&flags).map(done),
         Task::Metamorphic(flags) => fuzz::metamorphic(&flags).map(done),
         Task::Gains(flags) => gains::run(&flags).map(done),
@@ -144,6 +151,14 @@ fn write_docs() -> anyhow::Result<()> {
         ensure!(command.status()?.success(), "{command:?} failed");
     }
     excerpts::write()
+}
+
+/// Has the crate of published figures print its predictions beside what the simulator now makes of them.
+fn predictions(files: &[String]) -> anyhow::Result<()> {
+    let mut example = cargo()?;
+    example.args(["run", "--quiet", "--package", "exitscope-validation", "--example", "predict", "--"]).args(files);
+    ensure!(example.status()?.success(), "{example:?} failed");
+    Ok(())
 }
 
 /// The repository's top directory.
