@@ -155,6 +155,9 @@ pub struct RowResult {
     pub given: Option<String>,
     /// What was published of the configuration before; absent if nothing was.
     pub previous: Option<Previous>,
+    /// Whether the figure itself tells of a change.
+    #[serde(skip)]
+    pub(crate) change: bool,
 }
 
 /// A row's figure as it was published of the configuration before, taken as a prediction.
@@ -423,6 +426,7 @@ fn compare(
         follows: row.follows.clone(),
         given: row.given.clone(),
         previous: previous.transpose()?,
+        change: is_change(&row.figure),
     })
 }
 
