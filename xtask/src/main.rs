@@ -10,6 +10,7 @@
 //! cargo xtask dist    makes what people install; with --check, installs and uses it; writes docs/examples/install.txt
 //! cargo xtask gains   holds what advice says that changes win against made recordings of which that is known; writes docs/gains.md
 //! cargo xtask nulls   counts how often diff finds a change in recordings of unchanged guests, or try in made series; writes docs
+//! cargo xtask predictions  simulates anew what docs/predictions.csv rests on, and prints both
 //! cargo xtask fuzz    takes damaged traces through the command: no panic, no hang, no unbounded memory, sums that add up
 //! cargo xtask metamorphic  leaves tracepoints out of recordings, cuts and reorders them, and holds the accounts against each other
 //! cargo xtask rig     boots a KVM host under emulation, and checks what exitscope says about it
@@ -70,6 +71,11 @@ enum Task {
     Bench(bench::Flags),
     /// List the figures of the docs, and which are older than what they measure
     Figures(figures::Flags),
+    /// Simulate anew what docs/predictions.csv rests on, and print both
+    Predictions {
+        /// Files of runs in crates/validation/predictions; without any, all
+        files: Vec<String>,
+    },
     /// Take damaged traces through the whole command
     Fuzz(fuzz::Flags),
     /// Leave tracepoints out of recordings, cut and reorder them, and compare the accounts of their time
@@ -106,6 +112,7 @@ fn main() -> ExitCode {
         Task::Docs => write_docs().map(done),
         Task::Bench(flags) => bench::run(&flags).map(done),
         Task::Figures(flags) => figures::run(&flags).map(done),
+        Task::Predictions { files } => predictions(&files).map(done),
         Task::Fuzz(flags) => fuzz::run(&flags).map(done),
         Task::Metamorphic(flags) => fuzz::metamorphic(&flags).map(done),
         Task::Dist(flags) => dist::run(&flags).map(done),
@@ -149,6 +156,14 @@ fn write_docs() -> anyhow::Result<()> {
         ensure!(command.status()?.success(), "{command:?} failed");
     }
     excerpts::write()
+}
+
+/// Has the crate of published figures print its predictions beside what the simulator now makes of them.
+fn predictions(files: &[String]) -> anyhow::Result<()> {
+    let mut example = cargo()?;
+    example.args(["run", "--quiet", "--package", "exitscope-validation", "--example", "predict", "--"]).args(files);
+    ensure!(example.status()?.success(), "{example:?} failed");
+    Ok(())
 }
 
 /// The repository's top directory.

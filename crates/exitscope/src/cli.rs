@@ -1124,6 +1124,9 @@ pub struct LabRunArgs {
     /// Write its exits as a perf.data file, which report, diff and perf read; an existing file is kept as FILE.old
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    /// Do not pin vCPUs to CPUs, also not those of VMs that the scenario pins
+    #[arg(long)]
+    pub no_pin: bool,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: LabRunFormat,

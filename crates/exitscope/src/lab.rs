@@ -182,7 +182,8 @@ fn run_scenario(args: &LabRunArgs, out: &mut dyn Write) -> anyhow::Result<Outcom
     let machine = LabMachine::new()?;
     args.trace.as_deref().into_iter().chain(args.html.as_deref()).try_for_each(can_write)?;
     let duration = args.duration.map(|length| Duration::from_nanos(length.0));
-    let (mut findings, events) = exitscope_lab::run::run(&machine, &scenario, duration, args.trace.is_some())?;
+    let (mut findings, events) =
+        exitscope_lab::run::run(&machine, &scenario, duration, !args.no_pin, args.trace.is_some())?;
     findings.executed = machine.executed.rows();
     if let Some(path) = &args.trace {
         write_trace(path, &events)?;

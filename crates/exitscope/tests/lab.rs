@@ -345,6 +345,35 @@ fn every_bundled_scenario_runs_on_real_guests() {
 }
 
 #[test]
+fn a_run_keeps_each_vcpu_on_a_cpu_of_its_own_or_on_the_scenarios() {
+    let _machine = or_skip!(machine());
+    let scenario = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/ping-pong.toml");
+    let run_with = |more: &[&str]| {
+        let found =
+            json(&run(
+                &[&["lab", "run", scenario.to_str().unwrap(), "--duration", "60ms", "--format", "json"], more].concat()
+            ));
+        let threads = found["tables"].as_array().unwrap().iter().find(|of| of["title"] == "Threads of vCPUs").unwrap();
+        let rows = threads["rows"].as_array().unwrap();
+        let kept: Vec<String> = rows.iter().map(|row| row["labels"][2].as_str().unwrap().to_string()).collect();
+        assert!(rows.iter().all(|row| row["figures"][0]["name"] == "CPU time"), "{threads}");
+        (kept, found["manifest"]["pinned"].as_bool().unwrap(), found["manifest"]["cpus"].as_u64().unwrap())
+    };
+    let (own, pinned, cpus) = run_with(&[]);
+    or_skip!(need(cpus >= 2, Part::TwoCpus, format!("{cpus} CPUs")));
+    assert!(
+        pinned && own.len() == 2 && own[0] != own[1] && own.iter().all(|cpu| cpu.parse::<u32>().is_ok()),
+        "{own:?}"
+    );
+    let (turned, pinned, _) = run_with(&["--set", "vm.pair.cpus=[1, 0]", "--set", "vm.pair.pinned=true"]);
+    assert_eq!((turned, pinned), (vec![own[1].clone(), own[0].clone()], true));
+    let (together, pinned, _) = run_with(&["--set", "vm.pair.cpus=[1]"]);
+    assert_eq!((together, pinned), (vec![own[1].clone(); 2], false), "one CPU, but not each its own");
+    let (any, pinned, _) = run_with(&["--no-pin", "--set", "vm.pair.pinned=true"]);
+    assert_eq!((any, pinned), (vec!["any".to_string(); 2], false));
+}
+
+#[test]
 fn an_emulating_back_end_gives_no_cost_model() {
     let _machine = or_skip!(machine());
     let folder = tempfile::tempdir().unwrap();

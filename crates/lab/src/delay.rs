@@ -204,7 +204,7 @@ impl DelayRow {
             figures.extend(FindingFigure::of_weighted_rounds("added", Unit::Nanos, &self.added));
             figures.extend(FindingFigure::of_weighted_rounds("lost", Unit::Share, &self.lost));
         }
-        FindingRow { labels: vec![delay.to_string()], figures, cannot: None }
+        FindingRow { labels: vec![delay.to_string()], figures, ..FindingRow::default() }
     }
 }
 
@@ -307,7 +307,7 @@ mod tests {
             interval: Some((low, high)),
             ..FindingFigure::plain("added", Unit::Nanos, (low + high) / 2.0)
         });
-        FindingRow { labels: vec![delay.to_string()], figures: figure.into_iter().collect(), cannot: None }
+        FindingRow { labels: vec![delay.to_string()], figures: figure.into_iter().collect(), ..FindingRow::default() }
     }
 
     #[test]

@@ -37,6 +37,9 @@ pub enum LabError {
     /// Another thread of the same run failed first.
     #[error("stopped, as another virtual CPU failed")]
     Stopped,
+    /// A figure came out that cannot be, so that none of the run can be relied on.
+    #[error("impossible figure: {0}; the run counts for nothing, repeat it on a quieter machine")]
+    Impossible(String),
     /// This cannot be done here.
     #[error("{0}")]
     CannotDo(String),

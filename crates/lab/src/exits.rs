@@ -16,7 +16,7 @@ use crate::tracefs::host_tracing;
 use crate::{IoAddress, LabError, LabMachine, PrivilegeRing, VmConfig, host, step};
 use exitscope_model::Event;
 use exitscope_policy::exit_path::{DeviceLock, RegisterSync};
-use exitscope_scenario::findings::{FindingFigure, FindingRow, Findings, FindingsTable, Unit, noise};
+use exitscope_scenario::findings::{FindingFigure, FindingRow, Findings, FindingsTable, NOT_MEASURABLE, Unit, noise};
 use exitscope_stats::Histogram;
 use exitscope_units::Nanos;
 use std::time::Instant;
@@ -201,7 +201,7 @@ impl Timed {
         if self.bench.spec().lock.is_some() {
             figures.extend(FindingFigure::of_rounds("accesses", Unit::PerSecond, &self.rates));
         }
-        FindingRow { labels, figures, cannot: None }
+        FindingRow { labels, figures, ..FindingRow::default() }
     }
 }
 
@@ -398,12 +398,15 @@ fn lock_sentences(table: &FindingsTable, cpus: usize) -> Vec<String> {
         // Round by round: what is slow in one is so for both.
         let times = apart.rounds.iter().zip(&locked.rounds).map(|(apart, locked)| apart / locked);
         let times: Vec<f64> = times.filter(|times| times.is_finite()).collect();
-        let Some(times) = FindingFigure::of_rounds("times", Unit::Count, &times) else { continue };
+        let Some(times) = FindingFigure::of_ratios("times", &times, 1) else { continue };
+        let many = match times.is_open() {
+            true => format!("a number of times ({NOT_MEASURABLE})"),
+            false => format!("{} times", times.between()),
+        };
         said.push(format!(
-            "With {} us of work in the lock, {vcpus} vCPUs on {cpus} CPUs get {} times as many accesses a second with a lock for \
-             each device as with one big lock{}.",
+            "With {} us of work in the lock, {vcpus} vCPUs on {cpus} CPUs get {many} as many accesses a second with a lock for each device \
+             as with one big lock{}.",
             work_ns / 1_000,
-            times.with_margin(1.0, 2),
             noise(times.may_be(1.0))
         ));
         let [.., all] = LOCKED_VCPUS;
@@ -515,7 +518,7 @@ mod tests {
                 let spread = Some((ns, ns + waits));
                 let mut figures = vec![FindingFigure { spread, ..FindingFigure::plain("time", Unit::Nanos, ns) }];
                 figures.extend(FindingFigure::of_rounds("accesses", Unit::PerSecond, &rounds));
-                FindingRow { labels: locked_labels(work_ns, name, vcpus), figures, cannot: None }
+                FindingRow { labels: locked_labels(work_ns, name, vcpus), figures, ..FindingRow::default() }
             })
         });
         FindingsTable { title: "", labels: Vec::new(), rows: rows.collect() }
@@ -525,16 +528,16 @@ mod tests {
     fn what_one_lock_costs_is_said_for_as_many_vcpus_as_run_at_once() {
         let two = lock_sentences(&table(1.0), 2);
         assert_eq!(two.len(), 5, "{two:?}");
-        assert!(two[0].contains("With 1 us") && two[0].contains("2 vCPUs on 2 CPUs get 1.00 ±0.00 times"), "{two:?}");
+        assert!(two[0].contains("With 1 us") && two[0].contains("2 vCPUs on 2 CPUs get 1.00 to 1.00 times"), "{two:?}");
         assert!(two[2].contains("a read takes 61.0 us") && two[2].contains("taken 2 % of the time"), "{two:?}");
         // 2 vCPUs need 160 us each for 100 us in the lock: 1.25 times as much as one lock lets through.
-        assert!(two[3].contains("With 100 us") && two[3].contains("get 1.25 ±0.00 times"), "{two:?}");
+        assert!(two[3].contains("With 100 us") && two[3].contains("get 1.25 to 1.25 times"), "{two:?}");
         assert!(
             two[4].contains("8 vCPUs") && two[4].contains("1.44ms at most with one big lock, and 160us"),
             "{two:?}"
         );
         let many = lock_sentences(&table(1.0), 9);
-        assert!(many[3].contains("8 vCPUs on 9 CPUs get 5.00 ±0.00 times"), "{many:?}");
+        assert!(many[3].contains("8 vCPUs on 9 CPUs get 5.00 to 5.00 times"), "{many:?}");
         let free = lock_sentences(&table(8.0), 8);
         assert!(free[3].ends_with("as with one big lock (within the noise)."), "{free:?}");
         let [one] = &lock_sentences(&table(1.0), 1)[..] else { panic!() };

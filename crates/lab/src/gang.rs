@@ -8,7 +8,7 @@
 use crate::abi::{ProgramStep, op};
 use crate::events::Events;
 use crate::exit_account::LabExitReason;
-use crate::loaded_vm::{ComputeSpeed, LoadedVm, repeat};
+use crate::loaded_vm::{ComputeGauge, ComputeSpeed, LoadedVm, repeat};
 use crate::measure::{MeasurePlan, Noise, machine_warnings, manifest, take_turns};
 use crate::vcores::{self, Ganged};
 use crate::{LabError, LabMachine, PrivilegeRing, VmConfig, Watch, step};
@@ -152,12 +152,19 @@ fn outside(turn: &GangTurn) -> f64 {
 /// Measures it. With `keep_events`, the events of the last round come with it.
 pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
     let mut group = GangGuest::new(machine)?;
+    let mut gauge = ComputeGauge::new(machine, PrivilegeRing::Three)?;
+    let mut measured = None;
     let cases: Vec<(u32, SiblingLoad)> =
         WIDTHS.into_iter().flat_map(|width| SiblingLoad::ALL.map(|beside| (width, beside))).collect();
     let mut rounds: Vec<Vec<GangTurn>> = cases.iter().map(|_| Vec::new()).collect();
     let (began, noise, last) = (Instant::now(), Noise::now(), plan.rounds.checked_sub(1));
     let mut events = Vec::new();
     take_turns(plan, cases.len(), |round, at| {
+        // Before each round anew, so that the loops take as long in every one.
+        if measured != Some(round) {
+            group.speed = gauge.again(machine)?;
+            measured = Some(round);
+        }
         let ((width, beside), keep) = (cases[at], keep_events && round == last);
         let mut turn = group.turn(machine, width, beside, 0, plan.turn(), keep)?;
         if keep {
@@ -168,6 +175,7 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
         }
         Ok(())
     })?;
+    gauge.again(machine)?;
     let mut findings = Findings {
         experiment: "gang",
         description: "vCPUs of a virtual core enter and leave the guest together: what the exits of one cost another that computes",
@@ -176,6 +184,7 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
         ..Findings::default()
     };
     findings.warnings.extend(noise.warnings(began.elapsed(), machine.cpus.len()));
+    findings.warnings.extend(gauge.warning());
     findings.warnings.push(
         "the hardware threads of the virtual cores are host threads, which share no core: how much threads of one \
          core slow each other down is not shown, and a kick is a signal, which takes longer than an interrupt between \
@@ -195,7 +204,11 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
         let of_alone = FindingFigure::of_rounds("of alone", Unit::Share, &ROUNDS.ratios(&rounds[at], alone));
         let others = FIGURES.iter().filter_map(|figure| figure.figure(&rounds[at]));
         let shown = ROUNDS.figure(&rounds[at]).into_iter().chain(of_alone).chain(others).collect();
-        FindingRow { labels: vec![width.to_string(), beside.name().to_string()], figures: shown, cannot: None }
+        FindingRow {
+            labels: vec![width.to_string(), beside.name().to_string()],
+            figures: shown,
+            ..FindingRow::default()
+        }
     });
     let table = FindingsTable {
         title: "A compute loop, by its neighbours",

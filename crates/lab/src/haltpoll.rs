@@ -14,7 +14,7 @@ use crate::abi::{self, ProgramStep, op};
 use crate::events::Events;
 use crate::exit_account::ExitAccount;
 use crate::exits::unsupported_as_row;
-use crate::loaded_vm::{ComputeSpeed, LoadedVm, repeat, thread_usage};
+use crate::loaded_vm::{ComputeGauge, LoadedVm, repeat, thread_usage};
 use crate::machine::pin_to;
 use crate::measure::{MeasurePlan, Noise, machine_warnings, manifest, take_turns};
 use crate::run_loop::{Setup, VcpuRun, parkers, serve};
@@ -98,6 +98,8 @@ pub struct PingPongTurn {
     pub sleeps: u64,
     /// CPU time of both threads.
     pub cpu: Duration,
+    /// Passes of both vCPUs' compute loops, one after the other.
+    pub passes: u64,
     /// Exits to user space.
     pub account: ExitAccount,
     /// The events of each vCPU, if they are kept.
@@ -194,6 +196,7 @@ impl PingPong {
             halts: sum(|page| page.halts),
             wakes: sum(|page| page.wakes_sent),
             spared: sum(|page| page.ipis_spared),
+            passes: sum(|page| page.passes),
             ..PingPongTurn::default()
         };
         let mut by_run_loop = [0; 2];
@@ -296,13 +299,13 @@ impl Played {
         let of_best = FindingFigure::plain("of the best", Unit::Share, self.rate() / best.max(1e-9));
         let trips = ROUND_TRIPS.figure(&self.rounds).into_iter().chain([of_best]);
         let figures = trips.chain(FIGURES.iter().filter_map(|figure| figure.figure(&self.rounds))).collect();
-        FindingRow { labels, figures, cannot: None }
+        FindingRow { labels, figures, ..FindingRow::default() }
     }
 }
 
 /// Measures it. With `keep_events`, the events of the last round come with it.
 pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
-    let speed = ComputeSpeed::measure(machine)?;
+    let mut gauge = ComputeGauge::new(machine, PrivilegeRing::Three)?;
     let ways: Vec<PollMode> = [PollMode::Nobody]
         .into_iter()
         .chain(KNOBS.map(PollMode::Kvm))
@@ -314,11 +317,20 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
     let mut games = Vec::new();
     for (gap, _) in GAPS {
         for &polls in &ways {
-            games.push(Played::new(machine, plan, polls, speed.step(gap))?);
+            games.push(Played::new(machine, plan, polls, gauge.now().step(gap))?);
         }
     }
     let last = plan.rounds.checked_sub(1);
+    let mut measured = None;
     take_turns(plan, games.len(), |round, at| {
+        // Before each round anew, so that a ball takes as long in every one.
+        if measured != Some(round) {
+            gauge.again(machine)?;
+            measured = Some(round);
+        }
+        if let Ok(played) = &mut games[at] {
+            played.game.work = vec![gauge.now().step(GAPS[at / ways.len()].0)];
+        }
         if let Ok(played) = &mut games[at]
             && let Err(why) = played.turn(machine, plan, round, keep_events && round == last)
         {
@@ -326,6 +338,10 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
         }
         Ok(())
     })?;
+    gauge.again(machine)?;
+    for turn in games.iter().flatten().flat_map(|played| &played.rounds) {
+        gauge.check(machine, "both vCPUs, one after the other,", turn.passes, turn.elapsed)?;
+    }
     let mut findings = Findings {
         experiment: "haltpoll",
         description: "Two vCPUs play ping-pong and halt between: who polls before the halt, and how long at most",
@@ -334,6 +350,7 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
         ..Findings::default()
     };
     findings.warnings.extend(noise.warnings(began.elapsed(), machine.cpus.len()));
+    findings.warnings.extend(gauge.warning());
     findings.warnings.extend(limits(machine));
     for (games, (gap, title)) in games.chunks(ways.len()).zip(GAPS) {
         let best = games.iter().flatten().map(Played::rate).fold(0.0, f64::max);

@@ -72,7 +72,7 @@ fn of_series(machine: &LabMachine, labels: Vec<String>, reason: ExitCode, series
     };
     let bound = time.spread.map(|(_, p95)| FindingFigure::plain(HIDDEN_BOUND, Unit::Nanos, p95));
     let figures = [FindingFigure { name: "hidden", ..time }].into_iter().chain(bound).collect();
-    FindingRow { labels, figures, cannot: None }
+    FindingRow { labels, figures, ..FindingRow::default() }
 }
 
 /// What each sample has beyond the exit that it made, in ticks.

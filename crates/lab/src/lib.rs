@@ -59,6 +59,7 @@ pub mod measure;
 mod memory;
 mod payload;
 pub mod pio;
+mod placement;
 pub mod run;
 mod run_limits;
 pub mod run_loop;

@@ -138,7 +138,7 @@ fn vendor() -> String {
 }
 
 /// The CPUs on which this process may run.
-fn allowed_cpus() -> Vec<usize> {
+pub(crate) fn allowed_cpus() -> Vec<usize> {
     // SAFETY: all zeros are an empty set; the kernel fills it in.
     let set = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
@@ -159,13 +159,18 @@ pub fn name_vcpu_thread(number: u32) {
 
 /// Keeps this thread on one CPU from now on. False: that is not permitted.
 pub fn pin_to(cpu: usize) -> bool {
-    // SAFETY: all zeros are an empty set, and `cpu` is checked to be below its size.
+    keep_on(&[cpu])
+}
+
+/// Keeps this thread on some CPUs from now on. False: that is not permitted.
+pub fn keep_on(cpus: &[usize]) -> bool {
+    if cpus.iter().any(|&cpu| cpu >= libc::CPU_SETSIZE as usize) {
+        return false;
+    }
+    // SAFETY: all zeros are an empty set, and every CPU is below its size.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
-        if cpu >= libc::CPU_SETSIZE as usize {
-            return false;
-        }
-        libc::CPU_SET(cpu, &mut set);
+        cpus.iter().for_each(|&cpu| libc::CPU_SET(cpu, &mut set));
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) == 0
     }
 }

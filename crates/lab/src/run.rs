@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! Scenario ─► a LabVm for each copy of each VM (their channels in memory that all share) ─► a thread for each vCPU
+//!          ├► Placement: on which CPUs each of these threads is kept
 //!          └► LoadGenerator: clients outside, disks ────────────────────────────────────────┘
 //! what the guests did, what came out, how long it took ─► Findings; what is not as in the scenario ─► warnings
 //! ```
@@ -16,15 +17,18 @@ use crate::device_model::{Device, DeviceThread};
 use crate::events::Events;
 use crate::exit_account::{ExitAccount, LabExitReason, LabHandler};
 use crate::load_generator::LoadGenerator;
-use crate::machine::probe;
+use crate::loaded_vm::{ComputeGauge, thread_usage};
+use crate::machine::{allowed_cpus, keep_on};
 use crate::measure::{MeasurePlan, Noise, machine_warnings, manifest};
+use crate::placement::{Placement, cpus_in_words};
 use crate::run_loop::{Setup, VcpuRun, parkers, serve_into};
-use crate::{GuestMemory, IoAddress, LabError, LabMachine, LabVcpu, LabVm, Payload, VmConfig, Watch, sampled, step};
+use crate::{GuestMemory, IoAddress, LabError, LabMachine, LabVcpu, LabVm, Payload, VmConfig, Watch};
 use exitscope_model::Event;
 use exitscope_policy::port_path::DeviceModel;
 use exitscope_scenario::findings::{FindingFigure, FindingRow, Findings, FindingsTable, Unit, counted};
 use exitscope_scenario::{Disk, Doorbell, Op, Program, RegistrationKind, Scenario, SpinWait, VmSpec};
 use exitscope_stats::Histogram;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
@@ -45,17 +49,74 @@ struct Guest {
     _eventfd: EventFd,
 }
 
-/// Runs a scenario for its duration, or `duration` if that is given. With `keep_events`, its events come with it.
+/// Runs a scenario for its duration, or `duration` if that is given. With `pin`, vCPUs are kept on CPUs as the scenario has it, and
+/// otherwise on one each where there are enough. With `keep_events`, its events come with it.
 pub fn run(
     machine: &LabMachine,
     scenario: &Scenario,
     duration: Option<Duration>,
+    pin: bool,
     keep_events: bool,
 ) -> Result<(Findings, Vec<Event>), LabError> {
     let mut warnings = machine_warnings(machine);
     warnings.extend(differences(machine, scenario));
+    let placement = place(machine, scenario, pin);
+    warnings.extend(placement.notes.iter().cloned());
+    let mut gauge = ComputeGauge::new(machine, machine.ring())?;
+    let speed_before = gauge.now().passes_per_us();
+    let (mut guests, number) = all_guests(machine, scenario, speed_before)?;
+    let parkers = parkers(number);
+    let (disks, first_disk) = disks_of(scenario, &guests);
+    let length = duration.unwrap_or(Duration::from_nanos(scenario.duration.as_nanos()));
+    let (noise, began) = (Noise::now(), Instant::now());
+    let (served, seen, took) =
+        play(machine, scenario, &mut guests, &parkers, &placement, disks, first_disk, length, keep_events)?;
+    warnings.extend(noise.warnings(began.elapsed(), machine.cpus.len()));
+    let speed_after = gauge.again(machine)?.passes_per_us();
+    check_possible(machine, scenario, &guests, &mut gauge, took)?;
+    warnings.extend(gauge.warning());
+    let threads: Vec<ThreadUse> = served.iter().map(|(_, thread)| thread.clone()).collect();
+    warnings.extend(refused_warning(&threads));
+    let each_has_one = each_has_one(&threads);
+    let plan = MeasurePlan { rounds: 1, duration: length, pin: each_has_one, ..MeasurePlan::default() };
+    let mut findings = Findings {
+        experiment: "run",
+        description: "A scenario's programs on real guests: counts are exact, times are this machine's",
+        manifest: manifest(machine, &plan, each_has_one),
+        warnings,
+        ..Findings::default()
+    };
+    let (accounts, events) = accounts_of(scenario, &guests, served);
+    let seconds = took.as_secs_f64();
+    findings.tables = vec![
+        work(machine, scenario, &guests, &seen, seconds),
+        exits(scenario, &guests, &accounts, seconds),
+        yields(scenario, &guests),
+        threads_table(machine, scenario, &guests, &threads),
+    ];
+    findings.tables.retain(|table| !table.rows.is_empty());
+    findings.summary = vec![format!(
+        "{}: ran for {seconds:.2} s, {}, {}",
+        scenario.name,
+        counted(guests.len() as u64, "VM"),
+        counted(number.into(), "vCPU")
+    )];
+    findings.summary.push(format!(
+        "A compute step of 1 us took 1.00 us before the run, and {:.2} us after it.",
+        speed_before / speed_after
+    ));
+    Ok((findings, Events::merge(events)))
+}
+
+/// The vCPUs of a VM that have a program.
+fn running(spec: &VmSpec) -> impl Iterator<Item = (u32, &Program)> {
+    let of = |vcpu| spec.programs.iter().find(|(vcpus, _)| vcpus.contains(&vcpu)).map(|(_, program)| (vcpu, program));
+    (0..spec.vcpus).filter_map(of)
+}
+
+/// The guests of a scenario, and the number of their vCPUs.
+fn all_guests(machine: &LabMachine, scenario: &Scenario, passes_per_us: f64) -> Result<(Vec<Guest>, u32), LabError> {
     let shared = LabVm::shared_memory()?;
-    let passes_per_us = compute_speed(machine)?;
     let mut guests = Vec::new();
     let mut number = 0;
     for (at, spec) in scenario.vms.iter().enumerate() {
@@ -68,69 +129,130 @@ pub fn run(
     if number == 0 {
         return Err(LabError::CannotDo("the scenario has no VM to run".into()));
     }
-    let parkers = parkers(number);
+    Ok((guests, number))
+}
+
+/// Where the vCPUs are kept. Of ganged threads, the CPUs of a scenario are whole cores, which the lab has none of.
+fn place(machine: &LabMachine, scenario: &Scenario, pin: bool) -> Placement {
+    let vcpus_of = |spec: &VmSpec| running(spec).map(|(vcpu, _)| vcpu).collect();
+    Placement::new(&scenario.vms, vcpus_of, &machine.cpus, pin && !scenario.host.ganged)
+}
+
+/// The disks of all guests, and for each vCPU the number of its VM's first one.
+fn disks_of(scenario: &Scenario, guests: &[Guest]) -> (Vec<Disk>, Vec<usize>) {
     let disks: Vec<Disk> = guests.iter().flat_map(|guest| scenario.vms[guest.spec].disks.clone()).collect();
     let mut first_disk = Vec::new();
     let mut before = 0;
-    for guest in &guests {
+    for guest in guests {
         let spec = &scenario.vms[guest.spec];
         first_disk.extend((0..spec.vcpus).map(|_| before));
         before += spec.disks.len();
     }
-    let length = duration.unwrap_or(Duration::from_nanos(scenario.duration.as_nanos()));
-    let (noise, began) = (Noise::now(), Instant::now());
-    let (served, seen, took) = play(machine, scenario, &mut guests, &parkers, disks, first_disk, length, keep_events)?;
-    warnings.extend(noise.warnings(began.elapsed(), machine.cpus.len()));
-    let plan = MeasurePlan { rounds: 1, duration: length, pin: false, ..MeasurePlan::default() };
-    let mut findings = Findings {
-        experiment: "run",
-        description: "A scenario's programs on real guests: counts are exact, times are this machine's",
-        manifest: manifest(machine, &plan, false),
-        warnings,
-        ..Findings::default()
-    };
+    (disks, first_disk)
+}
+
+/// The exits of each VM's guests, and the events of all.
+fn accounts_of(
+    scenario: &Scenario,
+    guests: &[Guest],
+    served: Vec<(VcpuRun, ThreadUse)>,
+) -> (Vec<ExitAccount>, Vec<Events>) {
     let mut accounts = vec![ExitAccount::default(); scenario.vms.len()];
     let mut events = Vec::new();
     let mut served = served.into_iter();
-    for guest in &guests {
-        for part in served.by_ref().take(running(&scenario.vms[guest.spec]).count()) {
+    for guest in guests {
+        for (part, _) in served.by_ref().take(running(&scenario.vms[guest.spec]).count()) {
             accounts[guest.spec].merge(&part.account);
             // It came out like the others. Of these accounts only counts are looked at.
             part.cut_off.inspect(|&reason| accounts[guest.spec].record(reason, LabHandler::Doorbell, 0));
             events.push(part.events);
         }
     }
-    let seconds = took.as_secs_f64();
-    findings.tables = vec![
-        work(machine, scenario, &guests, &seen, seconds),
-        exits(scenario, &guests, &accounts, seconds),
-        yields(scenario, &guests),
-    ];
-    findings.tables.retain(|table| !table.rows.is_empty());
-    findings.summary = vec![format!(
-        "{}: ran for {seconds:.2} s, {}, {}",
-        scenario.name,
-        counted(guests.len() as u64, "VM"),
-        counted(number.into(), "vCPU")
-    )];
-    Ok((findings, Events::merge(events)))
+    (accounts, events)
 }
 
-/// The vCPUs of a VM that have a program.
-fn running(spec: &VmSpec) -> impl Iterator<Item = (u32, &Program)> {
-    let of = |vcpu| spec.programs.iter().find(|(vcpus, _)| vcpus.contains(&vcpu)).map(|(_, program)| (vcpu, program));
-    (0..spec.vcpus).filter_map(of)
+/// Whether every thread was kept on one CPU, which is no other's.
+fn each_has_one(threads: &[ThreadUse]) -> bool {
+    let single = threads.iter().map(|thread| thread.cpus.as_slice()).filter(|cpus| cpus.len() == 1);
+    single.collect::<BTreeSet<_>>().len() == threads.len()
 }
 
-/// Passes of the compute loop in a microsecond.
-fn compute_speed(machine: &LabMachine) -> Result<f64, LabError> {
-    const PASSES: u64 = 200_000;
-    let config = VmConfig { irqchip: false, ..VmConfig::new(1, machine.ring()) };
-    let mut samples = probe(machine, config, &sampled(9, abi::ProgramStep { b: PASSES, ..step(op::COMPUTE) }))?;
-    samples.sort_unstable();
-    // The quickest: others are longer by what else the machine did.
-    let ticks = samples.first().copied().unwrap_or(1).max(1);
-    Ok(PASSES as f64 / (machine.ns_in(ticks.into()) / 1e3))
+fn refused_warning(threads: &[ThreadUse]) -> Option<String> {
+    let refused = threads.iter().filter(|thread| thread.refused).count() as u64;
+    let text = || format!("{} could not be kept on their CPUs: that is not permitted here", counted(refused, "vCPU"));
+    (refused > 0).then(text)
+}
+
+/// An error if a vCPU, or all of them on these CPUs, computed for longer than the run took.
+fn check_possible(
+    machine: &LabMachine,
+    scenario: &Scenario,
+    guests: &[Guest],
+    gauge: &mut ComputeGauge,
+    took: Duration,
+) -> Result<(), LabError> {
+    let mut all = 0;
+    for guest in guests {
+        let spec = &scenario.vms[guest.spec];
+        for (vcpu, _) in running(spec) {
+            let passes = guest.payload.page(vcpu).passes;
+            all += passes;
+            gauge.check(machine, &format!("{} vCPU {vcpu}", spec.name), passes, took)?;
+        }
+    }
+    let cpus = machine.cpus.len().max(1) as u32;
+    gauge.check(machine, "all vCPUs together", all, took.saturating_mul(cpus))
+}
+
+/// What a vCPU's thread used, and where it could.
+#[derive(Clone, Debug, Default)]
+struct ThreadUse {
+    /// The CPUs on which it was allowed to run, as the kernel has them.
+    cpus: Vec<usize>,
+    /// Whether it was to be kept on CPUs and could not.
+    refused: bool,
+    /// CPU time.
+    cpu: Duration,
+    /// How often it gave the CPU up by itself.
+    sleeps: u64,
+}
+
+impl ThreadUse {
+    /// Runs `body` on this thread, kept on `cpus`; none: on any.
+    fn of<T>(cpus: &[usize], body: impl FnOnce() -> T) -> (T, ThreadUse) {
+        let refused = !cpus.is_empty() && !keep_on(cpus);
+        let before = thread_usage();
+        let done = body();
+        let after = thread_usage();
+        let (cpu, sleeps) = (after.0.saturating_sub(before.0), after.1 - before.1);
+        (done, ThreadUse { cpus: allowed_cpus(), refused, cpu, sleeps })
+    }
+}
+
+/// Where the vCPUs' threads were kept, and what they used.
+fn threads_table(machine: &LabMachine, scenario: &Scenario, guests: &[Guest], threads: &[ThreadUse]) -> FindingsTable {
+    let mut copies = vec![0; scenario.vms.len()];
+    let mut rows = Vec::new();
+    let mut threads = threads.iter();
+    for guest in guests {
+        let spec = &scenario.vms[guest.spec];
+        let name = if spec.copies > 1 { format!("{}-{}", spec.name, copies[guest.spec]) } else { spec.name.clone() };
+        copies[guest.spec] += 1;
+        for ((vcpu, _), thread) in running(spec).zip(threads.by_ref()) {
+            let anywhere = thread.cpus == machine.cpus && machine.cpus.len() > 1;
+            let cpus = cpus_in_words(if anywhere { &[] } else { &thread.cpus });
+            let figures = vec![
+                FindingFigure::plain("CPU time", Unit::Nanos, thread.cpu.as_nanos() as f64),
+                FindingFigure::plain("sleeps", Unit::Count, thread.sleeps as f64),
+            ];
+            rows.push(FindingRow {
+                labels: vec![name.clone(), vcpu.to_string(), cpus],
+                figures,
+                ..FindingRow::default()
+            });
+        }
+    }
+    FindingsTable { title: "Threads of vCPUs", labels: vec!["VM", "vCPU", "kept on CPU"], rows }
 }
 
 fn guest(
@@ -219,7 +341,7 @@ fn guest(
     })
 }
 
-type Played = (Vec<VcpuRun>, Vec<crate::load_generator::ClientResults>, Duration);
+type Played = (Vec<(VcpuRun, ThreadUse)>, Vec<crate::load_generator::ClientResults>, Duration);
 
 #[expect(clippy::too_many_arguments, reason = "what a run consists of, once")]
 fn play(
@@ -227,6 +349,7 @@ fn play(
     scenario: &Scenario,
     guests: &mut [Guest],
     parkers: &[crate::Parker],
+    placement: &Placement,
     disks: Vec<Disk>,
     first_disk: Vec<usize>,
     length: Duration,
@@ -264,20 +387,15 @@ fn play(
     let mut jobs = Vec::new();
     let mut kicks = Vec::new();
     let mut models = Vec::new();
+    let mut places = placement.cpus.iter();
     for ((spec, vcpus, _, devices, thread), setup) in parts.into_iter().zip(&setups) {
         models.extend(thread.map(|thread| (thread, devices)));
         let runs: Vec<u32> = running(&scenario.vms[spec]).map(|(vcpu, _)| vcpu).collect();
         for vcpu in vcpus.iter_mut().filter(|vcpu| runs.contains(&vcpu.index())) {
             kicks.push(vcpu.kick());
             let watch = &watch;
-            jobs.push(move || {
-                let mut served = VcpuRun::default();
-                match serve_into(vcpu, setup, watch, &mut served) {
-                    // The scenario's time is over.
-                    Err(LabError::Stopped) | Ok(()) => Ok(served),
-                    Err(error) => Err(error),
-                }
-            });
+            let cpus = places.next().map_or(&[][..], Vec::as_slice);
+            jobs.push(move || serve_on(cpus, vcpu, setup, watch));
         }
     }
     let served = std::thread::scope(|scope| {
@@ -295,6 +413,22 @@ fn play(
     Ok((served, seen, began.elapsed()))
 }
 
+/// Serves a vCPU on this thread, kept on `cpus`, until its program or the run is over.
+fn serve_on(
+    cpus: &[usize],
+    vcpu: &mut LabVcpu,
+    setup: &Setup,
+    watch: &Watch,
+) -> Result<(VcpuRun, ThreadUse), LabError> {
+    let mut served = VcpuRun::default();
+    let (result, thread) = ThreadUse::of(cpus, || serve_into(vcpu, setup, watch, &mut served));
+    match result {
+        // The scenario's time is over.
+        Err(LabError::Stopped) | Ok(()) => Ok((served, thread)),
+        Err(error) => Err(error),
+    }
+}
+
 /// What a real run cannot be as the scenario has it.
 fn differences(machine: &LabMachine, scenario: &Scenario) -> Vec<String> {
     let mut said = Vec::new();
@@ -306,8 +440,11 @@ fn differences(machine: &LabMachine, scenario: &Scenario) -> Vec<String> {
     if host.ganged {
         said.push("threads of a core do not leave together here; lab gang shows that".to_string());
     }
-    if scenario.vms.iter().any(|vm| vm.pinned || !vm.cpus.is_empty() || vm.weight != 1_024) {
-        said.push("vCPUs are not pinned and all weigh the same here".to_string());
+    if host.ganged && scenario.vms.iter().any(|vm| vm.pinned || !vm.cpus.is_empty()) {
+        said.push("virtual cores are not pinned here".to_string());
+    }
+    if scenario.vms.iter().any(|vm| vm.weight != 1_024) {
+        said.push("vCPUs all weigh the same here".to_string());
     }
     if scenario.channels.iter().any(|channel| channel.latency.mean().0 > 0) {
         said.push("messages take as long as this machine does, not the channels' latency".to_string());
@@ -380,7 +517,7 @@ fn work(
             FindingFigure::plain("rate", Unit::PerSecond, done as f64 / seconds),
         ];
         figures.extend(latency(&times));
-        rows.push(FindingRow { labels: vec![spec.name.clone(), "VM".to_string()], figures, cannot: None });
+        rows.push(FindingRow { labels: vec![spec.name.clone(), "VM".to_string()], figures, ..FindingRow::default() });
     }
     for (load, seen) in scenario.loads.iter().zip(seen) {
         let name = scenario.channels.get(load.channel).map_or("?", |channel| &channel.name);
@@ -392,7 +529,11 @@ fn work(
         if seen.refused > 0 {
             figures.push(FindingFigure::plain("not sent", Unit::Count, seen.refused as f64));
         }
-        rows.push(FindingRow { labels: vec![name.to_string(), "clients outside".to_string()], figures, cannot: None });
+        rows.push(FindingRow {
+            labels: vec![name.to_string(), "clients outside".to_string()],
+            figures,
+            ..FindingRow::default()
+        });
     }
     FindingsTable { title: "Work done, and how long each took", labels: vec!["name", "what"], rows }
 }
@@ -444,7 +585,11 @@ fn exits(scenario: &Scenario, guests: &[Guest], accounts: &[ExitAccount], second
                 FindingFigure::plain("to user space", Unit::Count, to_user as f64),
                 FindingFigure::plain("rate", Unit::PerSecond, by_guest.max(to_user) as f64 / seconds),
             ];
-            rows.push(FindingRow { labels: vec![spec.name.clone(), reason.to_string()], figures, cannot: None });
+            rows.push(FindingRow {
+                labels: vec![spec.name.clone(), reason.to_string()],
+                figures,
+                ..FindingRow::default()
+            });
         }
     }
     FindingsTable { title: "Exits by reason", labels: vec!["VM", "reason"], rows }
@@ -466,8 +611,41 @@ fn yields(scenario: &Scenario, guests: &[Guest]) -> FindingsTable {
         ];
         for (what, count) in all.into_iter().filter(|row| row.1 > 0) {
             let figures = vec![FindingFigure::plain("count", Unit::Count, count as f64)];
-            rows.push(FindingRow { labels: vec![spec.name.clone(), what.to_string()], figures, cannot: None });
+            rows.push(FindingRow {
+                labels: vec![spec.name.clone(), what.to_string()],
+                figures,
+                ..FindingRow::default()
+            });
         }
     }
     FindingsTable { title: "Locks, polls, messages", labels: vec!["VM", "what"], rows }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_is_kept_on_a_cpu_is_and_says_so() {
+        let cpus = allowed_cpus();
+        let Some(&last) = cpus.last() else { panic!("this thread runs on no CPU") };
+        let on_its_own = |cpus: Vec<usize>| {
+            std::thread::spawn(move || {
+                let (seen, thread) = ThreadUse::of(&cpus, || {
+                    // As /proc has it, without the system call that the lab asks.
+                    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+                    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+                    line.trim().to_string()
+                });
+                (seen, thread.cpus, thread.refused)
+            })
+            .join()
+            .unwrap()
+        };
+        assert_eq!(on_its_own(vec![last]), (last.to_string(), vec![last], false));
+        let (_, anywhere, refused) = on_its_own(Vec::new());
+        assert_eq!((anywhere, refused), (cpus.clone(), false));
+        let (_, anywhere, refused) = on_its_own(vec![libc::CPU_SETSIZE as usize]);
+        assert_eq!((anywhere, refused), (cpus, true), "no such CPU");
+    }
 }

@@ -241,7 +241,7 @@ mod tests {
                 figure("added", Unit::Nanos, 1_000.0 * (times - 1.0), 100.0),
                 figure("times as long", Unit::Count, times, 0.1),
             ],
-            cannot: None,
+            ..FindingRow::default()
         }
     }
 

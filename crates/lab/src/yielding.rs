@@ -9,14 +9,14 @@
 use crate::abi::{ProgramStep, machine as flag, op};
 use crate::dispatcher::{Config, Dispatched, dispatch};
 use crate::events::Events;
-use crate::loaded_vm::{ComputeSpeed, LoadedVm, repeat};
+use crate::loaded_vm::{ComputeGauge, ComputeSpeed, LoadedVm, repeat};
 use crate::measure::{MeasurePlan, Noise, machine_warnings, manifest, take_turns};
 use crate::{LabError, LabMachine, PrivilegeRing, VmConfig, Watch, step};
 use exitscope_model::Event;
 use exitscope_policy::Policies;
 use exitscope_policy::yielding::Generation;
 use exitscope_scenario::findings::{
-    FindingFigure, FindingRow, Findings, FindingsTable, Measured, Unit, counted, largest,
+    FindingFigure, FindingRow, Findings, FindingsTable, Measured, NOT_MEASURABLE, Unit, counted,
 };
 use std::time::{Duration, Instant};
 
@@ -107,6 +107,8 @@ pub struct ContentionTurn {
     pub calls: [u64; 3],
     /// Time spent waiting for locks, of all vCPUs, whether they were on a CPU or not.
     pub waited: Duration,
+    /// Passes of the compute loop by holders of the lock, one after the other.
+    pub held_passes: u64,
 }
 
 /// A guest that contends.
@@ -154,6 +156,7 @@ impl Contention {
             turn.calls = [turn.calls[0] + page.yields, turn.calls[1] + page.yields_to, turn.calls[2] + page.senses];
             turn.waited += Duration::from_nanos(machine.ns_in(page.spin_ticks as f64) as u64);
         }
+        turn.held_passes = turn.locks * self.speed.step(HELD_NS).b;
         Ok(turn)
     }
 }
@@ -161,24 +164,31 @@ impl Contention {
 const LOCKS: Measured<ContentionTurn> =
     Measured::new("locks", Unit::PerSecond, |turn| Some(rate(turn, turn.dispatched.counted)));
 
-const FIGURES: [Measured<ContentionTurn>; 9] = [
-    Measured::new("found held", Unit::Share, |turn| share(turn.contended, turn.locks)),
-    Measured::new("X'44'", Unit::PerSecond, |turn| Some(rate(turn, undirected(turn)))),
-    Measured::new("fast path", Unit::Share, |turn| share(turn.dispatched.fast_path, undirected(turn))),
-    Measured::new("X'9C'", Unit::PerSecond, |turn| Some(rate(turn, directed(turn)))),
-    Measured::new("holder ran", Unit::Share, |turn| share(turn.dispatched.already_running, directed(turn))),
-    Measured::new("senses", Unit::PerSecond, |turn| Some(rate(turn, turn.calls[2]))),
-    Measured::new("preempted", Unit::PerSecond, |turn| Some(rate(turn, turn.dispatched.preemptions))),
-    Measured::new("queue empty", Unit::Share, |turn| Some(turn.dispatched.queue_empty)),
-    Measured::new("queue depth", Unit::Count, |turn| Some(turn.dispatched.queue_depth)),
-];
+/// The figures beside the locks, in their order.
+fn add_figures(row: &mut FindingRow, own: &[ContentionTurn]) {
+    let counts = |of: fn(&ContentionTurn) -> (u64, u64)| own.iter().map(of).collect::<Vec<_>>();
+    let rates = |name, of: fn(&ContentionTurn) -> u64| {
+        let rates: Vec<f64> = own.iter().map(|turn| rate(turn, of(turn))).collect();
+        FindingFigure::of_rounds(name, Unit::PerSecond, &rates)
+    };
+    let held = counts(|turn| (turn.contended, turn.locks));
+    row.add_unless_open(FindingFigure::of_counts("found held", &held));
+    row.figures.extend(rates("X'44'", undirected));
+    let fast = counts(|turn| (turn.dispatched.fast_path, undirected(turn)));
+    row.add_unless_open(FindingFigure::of_counts("fast path", &fast));
+    row.figures.extend(rates("X'9C'", directed));
+    let ran = counts(|turn| (turn.dispatched.already_running, directed(turn)));
+    row.add_unless_open(FindingFigure::of_counts("holder ran", &ran));
+    row.figures.extend(rates("senses", |turn| turn.calls[2]));
+    row.figures.extend(rates("preempted", |turn| turn.dispatched.preemptions));
+    let empty: Vec<f64> = own.iter().map(|turn| turn.dispatched.queue_empty).collect();
+    row.add_unless_open(FindingFigure::of_shares("queue empty", &empty));
+    let depth: Vec<f64> = own.iter().map(|turn| turn.dispatched.queue_depth).collect();
+    row.figures.extend(FindingFigure::of_rounds("queue depth", Unit::Count, &depth));
+}
 
 fn rate(turn: &ContentionTurn, count: u64) -> f64 {
     count as f64 / turn.dispatched.elapsed.as_secs_f64().max(1e-9)
-}
-
-fn share(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 fn undirected(turn: &ContentionTurn) -> u64 {
@@ -202,11 +212,18 @@ fn cases(sleep_ns: u64) -> Vec<ContentionCase> {
 pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
     // One VM for all rows: nothing but the programs and knobs differs.
     let mut contention = Contention::new(machine)?;
+    let mut gauge = ComputeGauge::new(machine, PrivilegeRing::Three)?;
+    let mut measured = None;
     let all: Vec<ContentionCase> = LEVELS.into_iter().flat_map(|(sleep_ns, _)| cases(sleep_ns)).collect();
     let mut rounds: Vec<Vec<ContentionTurn>> = all.iter().map(|_| Vec::new()).collect();
     let (began, noise, last) = (Instant::now(), Noise::now(), plan.rounds.checked_sub(1));
     let mut events = Vec::new();
     take_turns(plan, all.len(), |round, at| {
+        // Before each round anew, so that the lock is held as long in every one.
+        if measured != Some(round) {
+            contention.speed = gauge.again(machine)?;
+            measured = Some(round);
+        }
         let keep = keep_events && round == last;
         let mut turn = contention.turn(machine, all[at], 0, plan.turn().max(SHORTEST_TURN), keep)?;
         if keep {
@@ -217,6 +234,11 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
         }
         Ok(())
     })?;
+    gauge.again(machine)?;
+    for turn in rounds.iter().flatten() {
+        let took = turn.dispatched.elapsed;
+        gauge.check(machine, "holders of the lock, one after the other,", turn.held_passes, took)?;
+    }
     let mut findings = Findings {
         experiment: "yield",
         description: "vCPUs contend for a spinlock under the lab's own dispatcher: which yield waiters make, and \
@@ -226,6 +248,7 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
         ..Findings::default()
     };
     findings.warnings.extend(noise.warnings(began.elapsed(), machine.cpus.len()));
+    findings.warnings.extend(gauge.warning());
     findings.warnings.push(
         "sense-running reads a page of memory that the dispatcher keeps, so it costs no exit; neither it nor the \
          dispatcher knows when the host's own scheduler has preempted a thread"
@@ -234,9 +257,8 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
     let in_table = all.len() / LEVELS.len();
     for (at, (_, title)) in LEVELS.into_iter().enumerate() {
         let range = at * in_table..(at + 1) * in_table;
-        let table = table(title, &all[range.clone()], &rounds[range]);
-        findings.summary.extend(summary(title, &table));
-        findings.tables.push(table);
+        findings.summary.extend(summary(title, &all[range.clone()], &rounds[range.clone()]));
+        findings.tables.push(table(title, &all[range.clone()], &rounds[range]));
     }
     findings.summary.push(format!(
         "{VCPUS} vCPUs over {}, in slices of {} ms; the lock is held for {} us of computing.",
@@ -249,34 +271,97 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
 
 fn table(title: &'static str, cases: &[ContentionCase], rounds: &[Vec<ContentionTurn>]) -> FindingsTable {
     let rows = cases.iter().zip(rounds).map(|(case, own)| {
-        let times = FindingFigure::of_rounds("times no call", Unit::Count, &LOCKS.ratios(own, &rounds[0]));
-        let others = FIGURES.iter().filter_map(|figure| figure.figure(own));
-        let shown = LOCKS.figure(own).into_iter().chain(times).chain(others).collect();
         let retry = if case.says == WaiterCall::Nothing { "-".to_string() } else { case.spin_retry.to_string() };
-        FindingRow { labels: vec![case.says.name().to_string(), retry], figures: shown, cannot: None }
+        let labels = vec![case.says.name().to_string(), retry];
+        let figures = LOCKS.figure(own).into_iter().collect();
+        let mut row = FindingRow { labels, figures, ..FindingRow::default() };
+        row.add_unless_open(FindingFigure::of_ratios("times no call", &LOCKS.ratios(own, &rounds[0]), 1));
+        add_figures(&mut row, own);
+        row
     });
     FindingsTable { title, labels: vec!["call", "spin_retry"], rows: rows.collect() }
 }
 
-/// The main point of a table in words.
-fn summary(title: &str, table: &FindingsTable) -> Option<String> {
+/// The main point of a table in words. What is named was chosen as the best of its call, by whoever looks for the best of all: each
+/// setting had its chance.
+fn summary(title: &str, cases: &[ContentionCase], rounds: &[Vec<ContentionTurn>]) -> Option<String> {
+    let none = rounds.first()?;
+    let settings = cases.iter().filter(|case| case.says != WaiterCall::Nothing).count();
     let said = |says: WaiterCall| {
-        let rows = table.rows.iter().filter(|row| row.labels[0] == says.name());
-        let (best, alike) = largest(rows, "times no call")?;
-        let times = best.figure("times no call")?;
-        let noise = if times.may_be(1.0) { ", within the noise" } else { "" };
-        let retry = match alike.len() + 1 {
-            count if count == SPIN_RETRY.len() => "any".to_string(),
-            _ => [best].into_iter().chain(alike).map(|row| row.labels[1].as_str()).collect::<Vec<_>>().join(" or "),
-        };
-        Some(format!("{} times with {} (spin_retry {retry}{noise})", times.with_margin(1.0, 2), says.name()))
+        let own = cases.iter().zip(rounds).filter(|(case, _)| case.says == says);
+        let times = own.filter_map(|(case, own)| {
+            Some((case, FindingFigure::of_ratios("times no call", &LOCKS.ratios(own, none), settings)?))
+        });
+        let best = times.max_by(|a, b| a.1.value.total_cmp(&b.1.value));
+        match best {
+            Some((case, times)) if !times.is_open() => {
+                let noise = if times.may_be(1.0) { ", within the noise" } else { "" };
+                format!("{} times with {} (best: spin_retry {}{noise})", times.between(), says.name(), case.spin_retry)
+            }
+            _ => format!("with {} {NOT_MEASURABLE}", says.name()),
+        }
     };
+    let rate = LOCKS.figure(none)?;
+    let rate = match rate.interval {
+        Some((low, _)) if low <= 0.0 => NOT_MEASURABLE.to_string(),
+        _ => rate.with_margin(1.0, 0),
+    };
+    let calls = [WaiterCall::Diag44, WaiterCall::Diag9c, WaiterCall::Diag9cSensing].map(said);
     Some(format!(
-        "{}: {} locks a second if waiters make no call; at best {}, {}, {}.",
+        "{}: locks a second if waiters make no call: {rate}. As many, in 95 % intervals that allow for the choice among {settings} \
+         settings: {}.",
         title.split(':').next().unwrap_or(title),
-        table.rows.first()?.figure("locks")?.with_margin(1.0, 0),
-        said(WaiterCall::Diag44)?,
-        said(WaiterCall::Diag9c)?,
-        said(WaiterCall::Diag9cSensing)?,
+        calls.join("; ")
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Turns of one second in which so many locks were taken.
+    fn turns(locks: &[u64]) -> Vec<ContentionTurn> {
+        let turn = |&counted: &u64| ContentionTurn {
+            dispatched: Dispatched { counted, elapsed: Duration::from_secs(1), ..Dispatched::default() },
+            locks: counted,
+            contended: counted / 2,
+            ..ContentionTurn::default()
+        };
+        locks.iter().map(turn).collect()
+    }
+
+    fn rounds_of(of: impl Fn(&ContentionCase) -> Vec<u64>) -> (Vec<ContentionCase>, Vec<Vec<ContentionTurn>>) {
+        let cases = cases(0);
+        let rounds = cases.iter().map(|case| turns(&of(case))).collect();
+        (cases, rounds)
+    }
+
+    #[test]
+    fn what_rounds_leave_open_is_called_not_measurable() {
+        // From round to round a hundredfold: the mean of the ratios would be some times, give or take more than that.
+        let (cases, rounds) = rounds_of(|case| match case.says {
+            WaiterCall::Nothing => vec![1_000, 1_100, 1_050],
+            _ => vec![100, 9_000, 800],
+        });
+        let said = summary("High: x", &cases, &rounds).unwrap();
+        assert!(said.contains("with X'44' not measurable here; with X'9C' not measurable here"), "{said}");
+        let row = &table("High: x", &cases, &rounds).rows[1];
+        assert!(row.not_measurable.contains(&"times no call") && row.figure("times no call").is_none());
+        assert!(row.figure("found held").is_some(), "half of the locks in every round");
+    }
+
+    #[test]
+    fn a_gain_is_an_interval_that_allows_for_the_choice() {
+        let (cases, rounds) = rounds_of(|case| match (case.says, case.spin_retry) {
+            (WaiterCall::Nothing, _) => vec![1_000, 1_010, 990, 1_000],
+            (WaiterCall::Diag44, 100) => vec![2_000, 2_050, 1_960, 2_010],
+            (WaiterCall::Diag44, _) => vec![1_000, 1_000, 1_000, 1_000],
+            _ => vec![995, 1_010, 1_000, 985],
+        });
+        let said = summary("High: x", &cases, &rounds).unwrap();
+        assert!(said.starts_with("High: locks a second if waiters make no call: 1000 ±13."), "{said}");
+        // Logarithms: mean 0.6955, standard error 0.0052; t with three degrees of freedom at 1 - 0.025 / 12 is about 7.9, not 3.18.
+        assert!(said.contains("1.92 to 2.09 times with X'44' (best: spin_retry 100);"), "{said}");
+        assert!(said.contains("within the noise") && said.contains("among 12 settings"), "{said}");
+    }
 }

@@ -70,6 +70,8 @@ pub struct FindingRow {
     pub labels: Vec<String>,
     /// The figures, in the same order in every row of a table that has them.
     pub figures: Vec<FindingFigure>,
+    /// The names of figures that the rounds leave open: their intervals say next to nothing.
+    pub not_measurable: Vec<&'static str>,
     /// Why it could not be measured; there are no figures then.
     pub cannot: Option<String>,
 }
@@ -162,6 +164,42 @@ impl FindingFigure {
         })
     }
 
+    /// A share of things that were counted: all rounds' parts in all rounds' wholes.
+    pub fn of_counts(name: &'static str, rounds: &[(u64, u64)]) -> Option<FindingFigure> {
+        let counted = rounds.iter().filter(|(_, whole)| *whole > 0);
+        let shares = counted.map(|&(part, whole)| part as f64 / whole as f64).collect();
+        Some(FindingFigure::of_estimate(name, Unit::Share, Estimate::of_counts(rounds)?, shares))
+    }
+
+    /// A share of each round that is of no counted things.
+    pub fn of_shares(name: &'static str, rounds: &[f64]) -> Option<FindingFigure> {
+        Some(FindingFigure::of_estimate(name, Unit::Share, Estimate::of_shares(rounds)?, rounds.to_vec()))
+    }
+
+    /// How many times as much, round by round: the geometric mean. Its interval allows for its being the best of so many.
+    pub fn of_ratios(name: &'static str, ratios: &[f64], choices: usize) -> Option<FindingFigure> {
+        let estimate = Estimate::of_ratios(ratios, choices)?;
+        Some(FindingFigure::of_estimate(name, Unit::Count, estimate, ratios.to_vec()))
+    }
+
+    fn of_estimate(name: &'static str, unit: Unit, estimate: Estimate, rounds: Vec<f64>) -> FindingFigure {
+        FindingFigure { interval: estimate.interval, rounds, ..FindingFigure::plain(name, unit, estimate.mean) }
+    }
+
+    /// Whether its interval says next to nothing: of a share, it holds more than half of all shares; of a ratio, it reaches from less
+    /// than half of the value to more than twice it. Without an interval nothing is known of that.
+    pub fn is_open(&self) -> bool {
+        self.interval.is_some_and(|(low, high)| match self.unit {
+            Unit::Share => high - low > 0.5,
+            _ => high > 4.0 * low,
+        })
+    }
+
+    /// Its interval as a ratio has it: `0.85 to 1.30`; its value if it has none.
+    pub fn between(&self) -> String {
+        self.interval.map_or(format!("{:.2}", self.value), |(low, high)| format!("{low:.2} to {high:.2}"))
+    }
+
     /// A figure of which only the value is known.
     pub fn plain(name: &'static str, unit: Unit, value: f64) -> FindingFigure {
         FindingFigure { name, unit, value, interval: None, spread: None, samples: None, rounds: Vec::new() }
@@ -200,6 +238,9 @@ impl FindingFigure {
     }
 }
 
+/// What is said instead of a figure that the rounds leave open.
+pub const NOT_MEASURABLE: &str = "not measurable here";
+
 /// What is said behind a difference that may be chance.
 pub fn noise(may_be_chance: bool) -> &'static str {
     if may_be_chance { " (within the noise)" } else { "" }
@@ -216,6 +257,14 @@ fn margin(value: f64, half: Option<f64>, decimals: usize) -> String {
 }
 
 impl FindingRow {
+    /// Adds a figure, or that the rounds leave it open.
+    pub fn add_unless_open(&mut self, figure: Option<FindingFigure>) {
+        match figure {
+            Some(figure) if figure.is_open() => self.not_measurable.push(figure.name),
+            figure => self.figures.extend(figure),
+        }
+    }
+
     /// Its figure of this name.
     pub fn figure(&self, name: &str) -> Option<&FindingFigure> {
         self.figures.iter().find(|figure| figure.name == name)
@@ -345,7 +394,7 @@ mod tests {
 
     fn row(label: &str, rounds: &[f64]) -> FindingRow {
         let figures = FindingFigure::of_rounds("rate", Unit::PerSecond, rounds).into_iter().collect();
-        FindingRow { labels: vec![label.to_string()], figures, cannot: None }
+        FindingRow { labels: vec![label.to_string()], figures, ..FindingRow::default() }
     }
 
     #[test]
@@ -374,6 +423,19 @@ mod tests {
         assert_eq!(time(52_300.0, 400.0).longer_than(&time(42_500.0, 300.0)), "9.80 ±0.50 us");
         assert_eq!(time(42_600.0, 400.0).longer_than(&time(42_500.0, 300.0)), "0.10 ±0.50 us (within the noise)");
         assert_eq!(FindingFigure::plain("time", Unit::Nanos, 14_530.0).micros(), "14.5 us");
+    }
+
+    #[test]
+    fn a_figure_that_rounds_leave_open_is_named_instead_of_shown() {
+        let mut row = FindingRow::default();
+        row.add_unless_open(FindingFigure::of_counts("found held", &[(0, 9), (9, 9)]));
+        row.add_unless_open(FindingFigure::of_ratios("times", &[0.4, 8.0], 1));
+        row.add_unless_open(FindingFigure::of_ratios("of alone", &[0.9, 1.0, 1.1], 1));
+        row.add_unless_open(FindingFigure::of_shares("queue empty", &[0.2, 0.25, 0.22]));
+        assert_eq!(row.not_measurable, ["found held", "times"]);
+        assert_eq!(row.figures.iter().map(|figure| figure.name).collect::<Vec<_>>(), ["of alone", "queue empty"]);
+        assert_eq!(row.figures[0].between(), "0.78 to 1.28");
+        assert!(!FindingFigure::plain("times", Unit::Count, 3.0).is_open());
     }
 
     #[test]

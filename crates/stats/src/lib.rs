@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! values ─► Histogram, Buckets ─► merge, in any order ─► quantile
-//! a figure of each run ─► Estimate: mean, Student's t interval
+//! a figure of each run ─► Estimate: mean, Student's t interval; of shares Wilson's, of ratios that of logarithms
 //! a figure of each run of two sides ─► MeanChange, Drift: what differs, and what follows the order
 //! a figure of each of several ─► off_the_others: whether one is off all others
 //! blocks of time ─► Bootstrap ─► a figure of each resample ─► Interval
@@ -21,6 +21,7 @@ mod mean_change;
 mod one_of_many;
 mod quantile;
 mod sequence;
+mod share_and_ratio;
 
 pub use bootstrap::{Bootstrap, Interval};
 pub use buckets::{Buckets, CoarseBuckets, FineBuckets, bucket_of};

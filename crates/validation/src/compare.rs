@@ -155,6 +155,9 @@ pub struct RowResult {
     pub given: Option<String>,
     /// What was published of the configuration before; absent if nothing was.
     pub previous: Option<Previous>,
+    /// Whether the figure itself tells of a change.
+    #[serde(skip)]
+    pub(crate) change: bool,
 }
 
 /// A row's figure as it was published of the configuration before, taken as a prediction.
@@ -291,19 +294,7 @@ fn rows_with(
             jobs.push((name.as_str(), Scenario { seed, ..scenario.clone() }));
         }
     }
-    let outcomes = jobs.par_iter().map(|(name, scenario)| {
-        let (outcome, _) = run(scenario, Unseen, Limits::default()).map_err(|source| ExperimentError::Run {
-            name: experiment.name.clone(),
-            run: name.to_string(),
-            source,
-        })?;
-        Ok((*name, outcome.metrics(scenario).into_iter().map(|metric| (metric.name, metric.value)).collect()))
-    });
-    let outcomes: Vec<(&str, BTreeMap<String, f64>)> = outcomes.collect::<Result<_, ExperimentError>>()?;
-    let mut figures: BTreeMap<&str, Vec<BTreeMap<String, f64>>> = BTreeMap::new();
-    for (name, metrics) in outcomes {
-        figures.entry(name).or_default().push(metrics);
-    }
+    let figures = run_all(&experiment.name, &jobs)?;
     let rows = experiment.row.iter().map(|row| compare(experiment, row, table, &figures)).collect::<Result<_, _>>()?;
     Ok(with_directions(rows))
 }
@@ -350,19 +341,30 @@ fn onset(runs: &[Vec<f64>]) -> Vec<f64> {
     first.iter().enumerate().map(place).collect()
 }
 
-fn compare(
-    experiment: &Experiment,
-    row: &ExperimentRow,
-    table: &[Published],
-    figures: &BTreeMap<&str, Vec<BTreeMap<String, f64>>>,
-) -> Result<RowResult, ExperimentError> {
-    let missing = |what: String| ExperimentError::Missing { name: experiment.name.clone(), row: row.id.clone(), what };
-    let find = |id: &str| {
-        let published = table.iter().find(|published| published.id == id);
-        let published = published.ok_or_else(|| missing(format!("published row {id}")))?;
-        Ok((published, published.range().ok_or_else(|| missing(format!("number in the published row {id}")))?))
-    };
-    let (published, [low, high]) = find(&row.id)?;
+/// The figures of each run: a map for each replicate.
+pub(crate) type Figures = BTreeMap<String, Vec<BTreeMap<String, f64>>>;
+
+/// Runs scenarios, several at once; each comes with the name of its run.
+pub(crate) fn run_all(experiment: &str, jobs: &[(&str, Scenario)]) -> Result<Figures, ExperimentError> {
+    let outcomes = jobs.par_iter().map(|(name, scenario)| {
+        let (outcome, _) = run(scenario, Unseen, Limits::default()).map_err(|source| ExperimentError::Run {
+            name: experiment.to_string(),
+            run: name.to_string(),
+            source,
+        })?;
+        Ok((*name, outcome.metrics(scenario).into_iter().map(|metric| (metric.name, metric.value)).collect()))
+    });
+    let outcomes: Vec<(&str, BTreeMap<String, f64>)> = outcomes.collect::<Result<_, ExperimentError>>()?;
+    let mut figures = Figures::new();
+    for (name, metrics) in outcomes {
+        figures.entry(name.to_string()).or_default().push(metrics);
+    }
+    Ok(figures)
+}
+
+/// What a row is by the figures of its runs: a value for each replicate.
+pub(crate) fn simulated(experiment: &str, row: &ExperimentRow, figures: &Figures) -> Result<Vec<f64>, ExperimentError> {
+    let missing = |what: String| ExperimentError::Missing { name: experiment.to_string(), row: row.id.clone(), what };
     let of = |run: &str, metric: &str| -> Result<Vec<f64>, ExperimentError> {
         let replicates = figures.get(run).ok_or_else(|| missing(format!("run {run}")))?;
         let value = |metrics: &BTreeMap<String, f64>| metrics.get(metric).copied();
@@ -384,7 +386,23 @@ fn compare(
             onset(&of_runs)
         }
     };
-    let values: Vec<f64> = values.into_iter().map(|value| value * row.scale).collect();
+    Ok(values.into_iter().map(|value| value * row.scale).collect())
+}
+
+fn compare(
+    experiment: &Experiment,
+    row: &ExperimentRow,
+    table: &[Published],
+    figures: &Figures,
+) -> Result<RowResult, ExperimentError> {
+    let missing = |what: String| ExperimentError::Missing { name: experiment.name.clone(), row: row.id.clone(), what };
+    let find = |id: &str| {
+        let published = table.iter().find(|published| published.id == id);
+        let published = published.ok_or_else(|| missing(format!("published row {id}")))?;
+        Ok((published, published.range().ok_or_else(|| missing(format!("number in the published row {id}")))?))
+    };
+    let (published, [low, high]) = find(&row.id)?;
+    let values = simulated(&experiment.name, row, figures)?;
     let simulated = values.iter().sum::<f64>() / values.len() as f64;
     let range = values.iter().fold([f64::MAX, f64::MIN], |[low, high], value| [low.min(*value), high.max(*value)]);
     let figure = simulated.clamp(low, high);
@@ -408,6 +426,7 @@ fn compare(
         follows: row.follows.clone(),
         given: row.given.clone(),
         previous: previous.transpose()?,
+        change: is_change(&row.figure),
     })
 }
 

@@ -10,14 +10,17 @@
 //! either calibrated (a number of the cost model was chosen so that it comes out) or predicted; of the predicted ones, those
 //! that follow from others by arithmetic or are given by the configuration do not count as predictions. No result is stored
 //! anywhere but in `published.csv`, and that is read only to be compared with. Each row of it is in an experiment, or in
-//! `not-modelled.toml` with the reason.
+//! `not-modelled.toml` with the reason; what can be predicted of it at all is decided in `classes.toml`. Figures that were published and are not in it are predicted in `docs/predictions.csv`.
 
+mod classes;
 mod compare;
 mod experiment;
 mod not_modelled;
 mod page;
+mod predictions;
 mod published;
 
+pub use classes::{Predictability, RowClass, row_classes};
 pub use compare::{
     Copied, CostRow, Count, ExperimentResult, FitVerdict, Previous, RowResult, Validation, misfit, validate,
 };
@@ -26,4 +29,5 @@ pub use experiment::{
 };
 pub use not_modelled::{NotModelled, NotModelledRow};
 pub use page::{validation_page, write_validation_csv, write_validation_markdown};
+pub use predictions::{BlindPrediction, PredictionRuns, SpreadFigure, prediction_runs, predictions};
 pub use published::{Published, published};

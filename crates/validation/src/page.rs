@@ -1,5 +1,6 @@
 //! A validation as a page, as CSV and as Markdown.
 
+use crate::classes::{Predictability, row_classes};
 use crate::compare::{Copied, Count, ExperimentResult, FitVerdict, RowResult, Validation};
 use crate::experiment::RowRole;
 use crate::not_modelled::NotModelled;
@@ -51,7 +52,15 @@ pub fn write_validation_markdown(validation: &Validation, out: &mut dyn Write) -
          parameters were fitted to calibrated rows alone: `cargo run --release -p exitscope-validation --example refit` does \
          so anew.\n"
     )?;
-    writeln!(out, "{}", summary(validation))?;
+    write_skill(validation, out)?;
+    let [changes, wrong] = all_changes(validation);
+    writeln!(
+        out,
+        "{}\n\nOf all {changes} published changes, also those of a figure from one configuration to the next, {wrong} go in the wrong \
+         direction.",
+        summary(validation)
+    )?;
+    write_classes(validation, out)?;
     if !validation.copied.is_empty() {
         writeln!(out, "\n## Against copying\n\n{}\n", copying(&validation.copied))?;
         writeln!(out, "| experiment | {} |", COPIED.join(" | "))?;
@@ -83,6 +92,95 @@ pub fn write_validation_markdown(validation: &Validation, out: &mut dyn Write) -
         }
     }
     write_not_modelled(&validation.not_modelled, out)
+}
+
+/// Root mean square of logarithms.
+fn rms(of: &[f64]) -> String {
+    format!("{:.2}", (of.iter().map(|log| log * log).sum::<f64>() / of.len() as f64).sqrt())
+}
+
+/// The first table: how far the simulation and the best prediction without a model are off.
+fn write_skill(validation: &Validation, out: &mut dyn Write) -> io::Result<()> {
+    let of_one = |experiment: &ExperimentResult| -> Vec<[f64; 2]> {
+        let independent = experiment.rows.iter().filter(|row| row.role == RowRole::Predicted && row.follows.is_empty());
+        let pair = |row: &RowResult| {
+            let copied = row.previous.as_ref()?.published;
+            // A logarithm has no zero; no such row is a prediction of its own.
+            let are = [row.published, row.simulated, copied].iter().all(|figure| *figure > 0.0) && row.given.is_none();
+            are.then(|| [row.simulated, copied].map(|figure| (figure / row.published).ln()))
+        };
+        independent.filter_map(pair).collect()
+    };
+    let mut lines: Vec<(&str, Vec<[f64; 2]>)> = validation
+        .experiments
+        .iter()
+        .map(|of| (of.name.as_str(), of_one(of)))
+        .filter(|(_, rows)| !rows.is_empty())
+        .collect();
+    if lines.is_empty() {
+        return Ok(());
+    }
+    lines.push(("all", lines.iter().flat_map(|(_, rows)| rows.clone()).collect()));
+    writeln!(
+        out,
+        "How far predictions are off, as the root mean square of the logarithm of predicted over published, of independent rows that \
+         have a published configuration before them. The null is a copy of its figure.\n\n\
+         | experiment | rows | simulated | copied |\n| --- | ---: | ---: | ---: |"
+    )?;
+    for (name, rows) in lines {
+        let [simulated, copied] = [0, 1].map(|at| rms(&rows.iter().map(|row| row[at]).collect::<Vec<_>>()));
+        writeln!(out, "| {name} | {} | {simulated} | {copied} |", rows.len())?;
+    }
+    writeln!(out)
+}
+
+/// What can be predicted of published rows, and of those with a tolerance how many are within it.
+fn write_classes(validation: &Validation, out: &mut dyn Write) -> io::Result<()> {
+    if validation.not_modelled.is_empty() {
+        return Ok(());
+    }
+    let classes = row_classes().map_err(io::Error::other)?;
+    writeln!(
+        out,
+        "\n## What can be predicted\n\nOf each published row `crates/validation/classes.toml` says what could be predicted of it: decided \
+         before the model is touched for any of them, not by how well it does. *Within*: the tolerance, in per cent of the published \
+         figure. *Simulated*: how many independent predicted rows lie within it. Figures that are published and not in the table are \
+         predicted in [predictions.csv](predictions.csv)."
+    )?;
+    for class in Predictability::ALL {
+        let of_class = || classes.iter().filter(move |of| of.class == class);
+        let rows: usize = of_class().map(|of| of.rows.len()).sum();
+        writeln!(out, "\n### {} ({rows} rows)\n", class.word())?;
+        let with_tolerance = class == Predictability::Covariates;
+        let heading = if with_tolerance {
+            "| rows | given | within | because | simulated |\n| --- | --- | ---: | --- | --- |"
+        } else {
+            "| rows | because |\n| --- | --- |"
+        };
+        writeln!(out, "{heading}")?;
+        for of in of_class() {
+            write!(out, "| {} |", of.rows.join(", "))?;
+            if let (Some(given), Some(within)) = (&of.given, of.within) {
+                write!(out, " {given} | {within} % |")?;
+            }
+            write!(out, " {} |", of.because)?;
+            match of.within_tolerance(validation) {
+                Some([0, _]) => write!(out, " none |")?,
+                Some([rows, within]) => write!(out, " {within} of {rows} |")?,
+                None => {}
+            }
+            writeln!(out)?;
+        }
+    }
+    Ok(())
+}
+
+/// All published changes, also those from one configuration to the next, and how many go in the wrong direction.
+fn all_changes(validation: &Validation) -> [usize; 2] {
+    let rows = || validation.experiments.iter().flat_map(|experiment| &experiment.rows);
+    let next = || rows().filter_map(|row| row.previous.as_ref()?.direction);
+    let wrong = rows().filter(|row| row.verdict == FitVerdict::Wrong).count() + next().filter(|right| !right).count();
+    [rows().filter(|row| row.change).count() + next().count(), wrong]
 }
 
 fn write_not_modelled(list: &[NotModelled], out: &mut dyn Write) -> io::Result<()> {

@@ -88,6 +88,9 @@ pub struct LabRow {
     pub figures: Vec<LabFigure>,
     /// Why it could not be measured; there are no figures then.
     pub unavailable: Option<String>,
+    /// Names of figures that were measured and that the rounds leave open: their intervals say next to nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_measurable: Vec<String>,
 }
 
 /// A figure.
@@ -154,6 +157,7 @@ impl LabReport {
                             labels: row.labels.clone(),
                             figures: row.figures.iter().map(figure).collect(),
                             unavailable: row.cannot.clone(),
+                            not_measurable: row.not_measurable.iter().map(|name| name.to_string()).collect(),
                         })
                         .collect(),
                 })

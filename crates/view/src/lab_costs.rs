@@ -88,7 +88,7 @@ mod tests {
         let rows = measured.map(|(exit, handler, ns)| FindingRow {
             labels: vec![exit.into(), handler.into()],
             figures: vec![FindingFigure::plain("time", Unit::Nanos, ns)],
-            cannot: None,
+            ..FindingRow::default()
         });
         LabReport::of(&Findings {
             experiment: "exits",

@@ -5,7 +5,7 @@ use crate::lab::{LabFigure, LabReport, LabRow, LabTable, ManifestRow};
 use crate::names::{rate, share, thousands};
 use crate::page::{Page, PageSection, Sentence, Table, column, plain};
 use exitscope_analysis::FEWEST_RECORDINGS;
-use exitscope_scenario::findings::{HIDDEN_BOUND, counted};
+use exitscope_scenario::findings::{HIDDEN_BOUND, NOT_MEASURABLE, counted};
 use exitscope_stats::Estimate;
 use exitscope_units::Nanos;
 use std::io::{self, Write};
@@ -187,12 +187,14 @@ fn head(report: &LabReport) -> PageSection {
     PageSection { title: format!("Lab: {}", report.experiment), sentences, ..PageSection::default() }
 }
 
-/// The names of all figures of a table, in the order in which they first appear.
+/// The names of all figures of a table, in the order in which they first appear; those that are open in every row come last.
 fn figure_names(table: &LabTable) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
-    for figure in table.rows.iter().flat_map(|row| &row.figures) {
-        if !names.contains(&figure.name.as_str()) {
-            names.push(&figure.name);
+    let shown = table.rows.iter().flat_map(|row| row.figures.iter().map(|figure| &figure.name));
+    let open = table.rows.iter().flat_map(|row| &row.not_measurable);
+    for name in shown.chain(open) {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
         }
     }
     names
@@ -230,7 +232,11 @@ fn section(table: &LabTable) -> PageSection {
                 None if row.unavailable.is_some() => {
                     cells.extend(["no".to_string(), String::new(), String::new(), String::new(), String::new()]);
                 }
-                None => cells.extend([const { String::new() }; 5]),
+                None => {
+                    let is_open = row.not_measurable.iter().any(|open| open == name);
+                    let text = if is_open { NOT_MEASURABLE.to_string() } else { String::new() };
+                    cells.extend([text, String::new(), String::new(), String::new(), String::new()]);
+                }
             }
         }
         cells
@@ -325,6 +331,11 @@ pub fn write_lab_csv(report: &LabReport, out: &mut dyn Write) -> io::Result<()> 
             if let Some(why) = &row.unavailable {
                 let empty = [const { String::new() }; 9];
                 csv.write_record(start.iter().chain(&empty).chain([why]))?;
+            }
+            for name in &row.not_measurable {
+                let empty = [const { String::new() }; 8];
+                let why = NOT_MEASURABLE.to_string();
+                csv.write_record(start.iter().chain([name]).chain(&empty).chain([&why]))?;
             }
             for f in &row.figures {
                 let number = |number: Option<f64>| number.map_or(String::new(), |number| number.to_string());
@@ -432,6 +443,7 @@ mod tests {
             labels: vec![name.into(), "handler, 1".into()],
             figures,
             unavailable: cannot,
+            not_measurable: Vec::new(),
         };
         LabReport {
             schema: LabReport::SCHEMA.into(),
