@@ -4143,6 +4143,10 @@ export interface LabRow {
    */
   labels: string[];
   /**
+   * Names of figures that were measured and that the rounds leave open: their intervals say next to nothing.
+   */
+  not_measurable?: string[];
+  /**
    * Why it could not be measured; there are no figures then.
    */
   unavailable: string | null;

@@ -58,7 +58,9 @@ impl Alternation<'_> {
     fn recording(&self, path: &Path) -> anyhow::Result<RecordArgs> {
         let words =
             ["exitscope", "record", "--output"].map(Into::into).into_iter().chain([path.as_os_str().to_owned()]);
-        let words = words.chain(["--".into()]).chain(self.command.iter().map(Into::into));
+        // Standard output is the comparison's.
+        let words = words.chain(["--", "sh", "-c", "exec \"$@\" >&2", "sh"].map(Into::into));
+        let words = words.chain(self.command.iter().map(Into::into));
         match Cli::try_parse_from(words)?.command {
             Command::Record(args) => Ok(args),
             _ => bail!("not a command of record"),

@@ -165,7 +165,9 @@ impl ExitTableRow {
     /// The codes of exits that are called as its key is; of a number, those of x86 that have it, as nothing says whose it is.
     pub fn codes(&self) -> impl Iterator<Item = ExitCode> + use<> {
         let of_x86 = |number| [CodeList::Vmx, CodeList::Svm].map(|list| ExitCode::new(list, number));
-        let numbered = self.number().map(of_x86).into_iter().flatten().filter(|code| ExitCode::is_known(&code.name()));
+        // What has no name is printed in hexadecimal.
+        let is_named = |code: &ExitCode| !code.name().starts_with("0x");
+        let numbered = self.number().map(of_x86).into_iter().flatten().filter(is_named);
         let name = self.key.as_deref().filter(|_| self.event == EXIT_EVENT).map(kernel_name);
         name.into_iter().flat_map(|name| ExitCode::called(&name).collect::<Vec<_>>()).chain(numbered)
     }
@@ -266,7 +268,7 @@ mod tests {
     #[test]
     fn names_of_amds_manual_are_the_kernels_reasons() {
         for (name, number) in [("IOIO", 0x7b), ("INTR", 0x60), ("VMMCALL", 0x81), ("NPF", 0x400), ("123", 0x7b)] {
-            let codes: Vec<ExitCode> = reason(name).codes().collect();
+            let codes: Vec<ExitCode> = reason(name).codes().filter(|code| code.list != CodeList::Loongarch).collect();
             assert_eq!(codes, [ExitCode::new(CodeList::Svm, number)], "{name}");
         }
     }

@@ -3,9 +3,9 @@
 use super::printed::{Reasons, read_fields};
 use super::*;
 use crate::bytes::ByteOrder;
-use crate::tracefs::{Decoder, Format, NEAR};
+use crate::tracefs::{Decoder, Format};
 use crate::{Input, PerfHead, PerfWriter, SourceOptions, open_input};
-use exitscope_model::{CodeList, Event, EventNames, ExitWord, IrqName, Ledger, NameId, ThreadName};
+use exitscope_model::{CodeList, Event, EventNames, ExitWord, IrqName, Ledger, NameId};
 use exitscope_units::{Moment, PcpuId, Tid, VmId};
 use std::io::Cursor;
 
@@ -370,44 +370,5 @@ fn the_handler_of_an_interrupt_is_named_in_text_and_by_a_string_at_the_records_e
         (0, b"nvme0q3\0", b""),
     ] {
         assert_eq!(decoded(&record(place, text)), Some(kind(name)), "{place:#x}");
-    }
-}
-
-#[test]
-fn a_thread_is_called_the_same_in_either_byte_order_and_whatever_follows_its_record() {
-    // As the kernel lays it out.
-    let format = "name: sched_switch\nID: 9\nformat:\n\
-        \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
-        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
-        \tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
-        \tfield:pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n\
-        \tfield:int prev_prio;\toffset:28;\tsize:4;\tsigned:1;\n\
-        \tfield:long prev_state;\toffset:32;\tsize:8;\tsigned:1;\n\
-        \tfield:char next_comm[16];\toffset:40;\tsize:16;\tsigned:0;\n\
-        \tfield:pid_t next_pid;\toffset:56;\tsize:4;\tsigned:1;\n\
-        \tfield:int next_prio;\toffset:60;\tsize:4;\tsigned:1;\n\nprint fmt: \"\"\n";
-    let format = Format::parse(format).unwrap();
-    let decoder = Decoder::new("sched", &format, &mut EventNames::default());
-    let head = Event::nameless(Moment::from_nanos(1), PcpuId(2), EventKind::Other);
-    for name in [&b"CPU 0/KVM\0junk ab"[..], b"worker\0\0\0\0\0\0\0\0\0\0", b"sixteen letters!", b"\0 nobody is here"] {
-        for order in [ByteOrder::Little, ByteOrder::Big] {
-            let number = |of: u32| if order == ByteOrder::Little { of.to_le_bytes() } else { of.to_be_bytes() };
-            let state = if order == ByteOrder::Little { 1u64.to_le_bytes() } else { 1u64.to_be_bytes() };
-            let numbers = |of: &[u32]| of.iter().flat_map(|of| number(*of)).collect::<Vec<u8>>();
-            let record =
-                [&numbers(&[9, 70])[..], name, &numbers(&[71, 120]), &state, &[b'n'; 16], &numbers(&[72, 120])]
-                    .concat();
-            let (prev, sleeps, next, prev_name) = (Tid(71), true, Tid(72), ThreadName::new(name));
-            let expected = EventKind::Switch { prev, sleeps, next, prev_name };
-            let decoded = decoder.decode(&record, order).map(|decoded| decoded.kind);
-            assert_eq!(decoded, Some(expected), "{order:?}");
-            assert!(decoder.is_near(record.len()) && decoder.has_fields_alone());
-            let mut near = [0xee; NEAR];
-            near[..record.len()].copy_from_slice(&record);
-            let mut events = Vec::new();
-            decoder.append_near(&near, order, head, &mut events);
-            decoder.append(&record, order, head, &mut events);
-            assert_eq!([events[0].kind, events[1].kind], [expected; 2], "{order:?}");
-        }
     }
 }
