@@ -117,7 +117,7 @@ function Files() {
         {failed.value && <p class="bad" role="alert">{`No connection to exitscope (${failed.value}). Trying again …`}</p>}
         <p class="filters">
           <label>
-            Filter <input type="search" value={wanted.value} placeholder="name, host, format or verdict" onInput={(event) => (wanted.value = event.currentTarget.value)} />
+            Filter <input type="search" value={wanted.value} placeholder="name, host, format or verdict" size={30} onInput={(event) => (wanted.value = event.currentTarget.value)} />
           </label>{" "}
           {wanted.value.trim() && `${count(list.filter(isWanted).length)} of ${count(list.length)}`}
         </p>

@@ -33,6 +33,7 @@ fn watches_this_host(command: &Command) -> bool {
     match command {
         Command::Record(_) | Command::Top(_) | Command::Exporter(_) | Command::Doctor(_) => true,
         Command::Serve(args) => args.live,
+        Command::Diff(args) => args.alternate.is_some(),
         _ => false,
     }
 }
@@ -49,6 +50,8 @@ mod tests {
         assert!(watches(&["exitscope", "record", "--for", "1s"]));
         assert!(watches(&["exitscope", "serve", "--live"]));
         assert!(!watches(&["exitscope", "serve", "perf.data"]));
+        assert!(watches(&["exitscope", "diff", "--alternate", "2", "--a", "true", "--b", "true", "--", "load"]));
+        assert!(!watches(&["exitscope", "diff", "a.data", "b.data"]));
         assert!(!watches(&["exitscope", "report", "perf.data"]));
     }
 

@@ -1259,3 +1259,14 @@ fn a_recording_of_another_user_is_read_only_if_it_is_asked_for() {
         assert_eq!(run(&[command, &["-f"]].concat()).status.code(), Some(0), "{command:?}");
     }
 }
+
+#[test]
+fn where_nothing_can_be_unpacked_the_folder_is_named() {
+    let trace = text(&corpus("x86-svm/t2.data.gz"));
+    let output = exitscope().env("TMPDIR", "/nowhere").args(["report", &trace]).output().unwrap();
+    let said = stderr(&output);
+    assert!(
+        output.status.code() == Some(2) && said.contains("a file of /nowhere, and none can be made there"),
+        "{said}"
+    );
+}

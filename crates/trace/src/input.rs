@@ -8,6 +8,7 @@ use crate::source::{HEAD, check_head};
 use liblzma::read::XzDecoder;
 use liblzma::stream::{CONCATENATED, Stream};
 use std::cell::Cell;
+use std::env;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
@@ -140,7 +141,8 @@ impl Input {
         let mut magic = [0u8; 6];
         let got = read_full(&mut from, &mut magic).map_err(io_error)?;
         let whole = io::Cursor::new(magic[..got].to_vec()).chain(from);
-        let mut to = tempfile::tempfile().map_err(io_error)?;
+        let no_folder = |source| TraceError::NoFolder { name: name.clone(), folder: env::temp_dir(), source };
+        let mut to = tempfile::tempfile().map_err(no_folder)?;
         let packed = Cell::new(0);
         let whole = Counted { from: whole, read: &packed };
         let packing = packing(&magic[..got]);

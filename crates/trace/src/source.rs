@@ -3,7 +3,7 @@
 use crate::input::Input;
 use crate::{counts, perf, text, tracedat, xentrace};
 use exitscope_model::{Event, Ledger, TraceInfo};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Events that one call to [`EventSource::read`] aims to append.
 pub(crate) const BATCH: usize = 4 * 1024;
@@ -81,6 +81,16 @@ pub enum TraceError {
     Io {
         /// The file.
         name: String,
+        /// The operating system's error.
+        source: std::io::Error,
+    },
+    /// It is packed, or comes through a pipe, and there is no place for a file to unpack it into.
+    #[error("cannot read {name}: it is unpacked into a file of {}, and none can be made there; TMPDIR names another folder", .folder.display())]
+    NoFolder {
+        /// The file.
+        name: String,
+        /// Where temporary files go.
+        folder: PathBuf,
         /// The operating system's error.
         source: std::io::Error,
     },
