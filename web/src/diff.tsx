@@ -34,7 +34,7 @@ function Overview({ diff }: { diff: Comparison }) {
             {sure.length > NAMED && `; and ${count(sure.length - NAMED)} more`}
           </Card>
           <Card head="How sure that is">
-            {`The cost of ${count(sure.length)} of ${count(reasons.length)} reasons differs clearly; that of the others may not differ. ${diff.confidence_percent} % is the confidence of each interval, and of all verdicts on the reasons' cost together. Figures are typical of a recording, intervals cover what differs from recording to recording.`}
+            {`The cost of ${count(sure.length)} of ${count(reasons.length)} reasons differs clearly; that of the others may not differ. ${diff.confidence_percent} % is the confidence of each interval, and of all verdicts on the reasons' cost together. Figures are geometric means over a side's recordings; intervals cover the variation from recording to recording.`}
           </Card>
         </div>
       )}

@@ -187,7 +187,7 @@ function Overview({ sweep }: { sweep: Sweep }) {
           <p>
             {directed.length < 2
               ? "There is only one figure."
-              : `By their means, ${pareto} of ${rows.length} configurations are on the Pareto front of ${directed.length} figures: for each of them, no other configuration is better in one figure and as good in all others.`}
+              : `By their means, ${pareto} of ${rows.length} configurations are on the Pareto front of ${directed.length} figures: for each of them, no other configuration has a better mean in one figure without a worse mean in another.`}
           </p>
         </div>
         <div class="card">

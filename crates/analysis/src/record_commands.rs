@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(how.sentence(&[Missed::Exits], ""), "The missing events were enabled, but never fired.");
         assert!(
             how.sentence(&[Missed::Exits], "while guests are idle")
-                .ends_with("never occurred: record while guests are idle.")
+                .ends_with("never fired. Record again while guests are idle.")
         );
         assert!(how.command(&[Missed::Exits, Missed::Scheduler]).is_ok(), "a part of it was not");
         let silent = HowToRecord { never_fires: true, ..how.clone() };

@@ -442,7 +442,7 @@ fn both_sides_are_prepared_and_recorded_in_turns() {
     let compared: Value = serde_json::from_slice(&output.stdout).unwrap();
     for (side, name) in [("before", "a"), ("after", "b")] {
         let traces = compared[side]["traces"].as_array().unwrap();
-        let files: Vec<_> = traces.iter().map(|of| of["file"].as_str().unwrap().to_string()).collect();
+        let files: Vec<_> = traces.iter().map(|of| of["name"].as_str().unwrap().to_string()).collect();
         assert_eq!(files, [1, 2].map(|number| format!("{name}.{number}.data")), "{compared}");
         assert_eq!(compared[side]["lost"], 0);
     }

@@ -217,7 +217,7 @@ fn a_replay_says_that_not_to_yield_costs_where_holders_are_preempted_and_pays_wh
 fn a_trace_without_yields_says_what_to_record_and_a_replay_what_it_cannot_do() {
     for (trace, words) in [
         ("x86-svm/t4-none.dat.gz", "perf record -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a"),
-        ("powerpc/p8_smt4_one_thread.data.gz", "never occurred: record while vCPUs contend"),
+        ("powerpc/p8_smt4_one_thread.data.gz", "never fired. Record again while vCPUs contend"),
         ("arm64/arm.dat.gz", "No vCPU yields in this trace"),
     ] {
         let page = stdout(&run(&["report", corpus(trace).to_str().unwrap(), "--view", "yield"]));
@@ -227,7 +227,7 @@ fn a_trace_without_yields_says_what_to_record_and_a_replay_what_it_cannot_do() {
     let contended = contended(folder.path(), 2, "vmx").0;
     for (trace, arguments, words) in [
         (corpus("x86-svm/t4-none.dat.gz"), &[][..], "no yield to replay. Record with `exitscope record"),
-        (corpus("x86-svm/t2.data.gz"), &[], "there is only KVM_HC_KICK_CPU"),
+        (corpus("x86-svm/t2.data.gz"), &[], "this trace has only KVM_HC_KICK_CPU"),
         (contended.clone(), &["--vary", "spin_retry=1"], "spin_retry changes nothing where vCPUs yield by PAUSE"),
         (contended.clone(), &["--vary", "halt_poll_ns=1"], "yielding has no knob halt_poll_ns"),
         (contended.clone(), &["--set", "pause_filter_count=1"], "there are ple_gap, ple_window"),

@@ -327,7 +327,7 @@ fn the_verdict_is_the_first_answer_and_has_two_lines_at_most() {
     assert_eq!(lines[2], "for 9.3 CPUs, and the host has 8. Doubtful: 4,567 events are in no figure");
     let narrow = drawn((60, 24), &frame, &mut ScreenState::default());
     let narrow = narrow.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(narrow.contains("there are 8. Doubtful: 4,567 events are in no figure"), "{narrow}");
+    assert!(narrow.contains("the host has 8. Doubtful: 4,567 events are in no figure"), "{narrow}");
     assert!(!drawn((80, 12), &frame, &mut ScreenState::default()).contains("vCPUs wait"));
 }
 

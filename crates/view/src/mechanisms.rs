@@ -267,7 +267,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
             &[shown(
                 "replay corpus/x86-svm/t4-none.dat.gz --policy host_halt_poll --vary halt_poll_ns=0,200us,1ms",
                 "polls, wake-up latency and CPU time with other limits",
-                &["makes 1,826 of the 1,826 changes", "679"],
+                &["reproduces 1,826 of 1,826 traced changes", "679"],
             )],
             &[shown(
                 "sweep scenarios/ping-pong.toml --set vm.pair.cpuidle_haltpoll=false --vary halt_poll_ns=0,200us",

@@ -1793,7 +1793,7 @@ mod tests {
         for (trap, says) in [
             (0x980, "timer of the host"),
             (0xe80, "asks the thread to leave"),
-            (0, "was leaving already"),
+            (0, "was already leaving"),
             (0xe40, "illegal instruction"),
         ] {
             let judgement = judged("ppc64le", &made(ExitCode::new(CodeList::PpcTrap, trap), None));
