@@ -257,6 +257,8 @@ fn read_events(
         let more = source.read(&mut events, &mut ledger)? && !rows.sink.is_full();
         if let (None, Some(event)) = (first, events.first()) {
             first = Some(event.at);
+            // What ended before is not in this trace: of an earlier one, it need not be kept.
+            rows.come_to.1 = event.at;
             rows.sink.begin(event.at);
         }
         // In time order but for what came too late to be put in order.
