@@ -1,8 +1,9 @@
 //! Changes the code in small ways, one at a time, and looks whether the tests notice (cargo-mutants).
 //!
 //! ```text
-//! policy: every change ─────────────────────────────┐
-//! analysis, model: SAMPLE of all, drawn with a seed ┴─► cargo mutants ─► outcomes.json ─► rows of docs/mutants.md
+//! policy: every change ──────────────────────────────────────┐
+//! advice, analysis, model: a sample of all, drawn with a seed ┼─► cargo mutants ─► outcomes.json ─► rows of docs/mutants.md
+//! trace, view, serve, apply: such a sample of each ───────────┘
 //! ```
 //!
 //! Not part of CI: it builds and tests a crate once for each change.
@@ -16,9 +17,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Crates in which every change is tried, and those of all of which a sample is.
+/// Crates in which every change is tried, those of all of which a sample is, and those of each of which one is.
 const WHOLE: &[&str] = &["exitscope-policy"];
-const SAMPLED: &[&str] = &["exitscope-advice", "exitscope-analysis", "exitscope-model"];
+const TOGETHER: &[&str] = &["exitscope-advice", "exitscope-analysis", "exitscope-model"];
+const EACH: &[&str] = &["exitscope-apply", "exitscope-serve", "exitscope-trace", "exitscope-view"];
 
 /// What the table says before its rows.
 const HEAD: &str = "\
@@ -27,8 +29,8 @@ const HEAD: &str = "\
 Written by `cargo xtask mutants`; change nothing by hand.
 
 Each mutant is one small change of the code: a comparison turned round, a function that returns a constant. It is caught if a
-test of its crate fails with it, or hangs; what does not build says nothing. Of `policy` every mutant is tried, of `analysis` and
-`model` a sample of both together. The tool is [cargo-mutants](https://mutants.rs) (`cargo install cargo-mutants --locked`).
+test of its crate fails with it, or hangs; what does not build says nothing. Of `policy` every mutant is tried, of `advice`,
+`analysis` and `model` a sample of all together, of `apply`, `serve`, `trace` and `view` one of each. The tool is [cargo-mutants](https://mutants.rs) (`cargo install cargo-mutants --locked`).
 
 | crate | mutants | caught | missed | unviable | timeouts | noticed |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: |
@@ -39,7 +41,7 @@ test of its crate fails with it, or hangs; what does not build says nothing. Of 
 pub struct Flags {
     /// Only these crates, by their package's name; the rows of others stay as they are
     crates: Vec<String>,
-    /// So many mutants of the sampled crates, of all of them together
+    /// So many mutants of a sample
     #[arg(long, default_value_t = 150)]
     sample: usize,
     /// Where the random numbers begin that draw the sample
@@ -83,20 +85,19 @@ struct Counts {
 
 /// Tries the mutants, prints those that were missed, and writes the rows.
 pub fn run(flags: &Flags) -> anyhow::Result<()> {
-    let known = |name: &String| WHOLE.iter().chain(SAMPLED).any(|package| package == name);
-    if let Some(unknown) = flags.crates.iter().find(|name| !known(name)) {
-        bail!("{unknown} is none of {}", [WHOLE, SAMPLED].concat().join(", "));
+    let all = [WHOLE, TOGETHER, EACH].concat();
+    if let Some(unknown) = flags.crates.iter().find(|name| !all.contains(&name.as_str())) {
+        bail!("{unknown} is none of {}", all.join(", "));
     }
     let wanted = |package: &&str| flags.crates.is_empty() || flags.crates.iter().any(|name| name == package);
-    let mut mutants = Vec::new();
-    for package in WHOLE.iter().filter(|package| wanted(package)) {
-        mutants.extend(list(package)?);
+    let of = |packages: &[&str]| -> anyhow::Result<Vec<Mutant>> {
+        Ok(packages.iter().copied().filter(wanted).map(list).collect::<anyhow::Result<Vec<_>>>()?.concat())
+    };
+    let mut mutants = of(WHOLE)?;
+    mutants.extend(sample(of(TOGETHER)?, flags.sample, flags.seed));
+    for package in EACH {
+        mutants.extend(sample(of(&[package])?, flags.sample, flags.seed));
     }
-    let mut sampled = Vec::new();
-    for package in SAMPLED.iter().filter(|package| wanted(package)) {
-        sampled.extend(list(package)?);
-    }
-    mutants.extend(sample(sampled, flags.sample, flags.seed));
 
     let folder = target()?.join("mutants");
     let mut tried: BTreeMap<String, Counts> = BTreeMap::new();

@@ -36,7 +36,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("http", &[]),
     ("exporter", &["stats", "http", "model", "record", "live", "units"]),
     ("view", &["units", "stats", "policy", "scenario", "trial", "model", "analysis", "advice"]),
-    ("top", &["units", "stats", "model", "record", "live", "analysis", "view"]),
+    ("top", &["units", "stats", "model", "record", "live", "analysis", "advice", "view"]),
     (
         "measure",
         &[

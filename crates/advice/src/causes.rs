@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 const OF_COST: u64 = 20;
 
 /// … or of its vCPUs' time.
-const OF_TIME: u64 = 100;
+pub const NOTEWORTHY_OF_TIME: u64 = 100;
 
 /// VMX's exit of accesses to emulated memory.
 const EPT_MISCONFIG: u64 = 49;
@@ -206,7 +206,8 @@ impl Sums {
     fn rows(&self, vm: Option<VmId>, how: &HowToRecord, verdict: &Verdicts<'_>) -> Vec<CauseRow> {
         let (all, wall) = (self.cost, self.wall);
         let weighs = |cost: u64| {
-            cost > 0 && (cost.saturating_mul(OF_COST) > all || wall > 0 && cost.saturating_mul(OF_TIME) > wall)
+            cost > 0
+                && (cost.saturating_mul(OF_COST) > all || wall > 0 && cost.saturating_mul(NOTEWORTHY_OF_TIME) > wall)
         };
         let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
         let of_exits = |(&(code, asked), sum): (&ExitKey, &Sum)| CauseRow {
@@ -247,7 +248,7 @@ impl Sums {
         let forced_out = if is_same { 0 } else { self.forced_out };
         // Without lengths of exits, all of it is unknown, and judged by nobody.
         let unless_all = |time: u64| if self.cost > 0 { time } else { 0 };
-        let weighs = |time: &u64| wall > 0 && time.saturating_mul(OF_TIME) > wall;
+        let weighs = |time: &u64| wall > 0 && time.saturating_mul(NOTEWORTHY_OF_TIME) > wall;
         let row = |into, time: u64, verdict| CauseRow {
             vm,
             into,

@@ -2,12 +2,14 @@
 //! what is known and not judged.
 
 use crate::cures::cure::{ExitSource, Remedy};
-use crate::cures::table::sources;
+use crate::cures::table::{source, sources};
+use crate::evidence::input::RecordedHost;
 use crate::rules::device_rules::OTHERWISE;
 use crate::rules::known_causes::{KNOWN, UnjudgedExits};
-use crate::rules::reasons::GROUPS;
-use exitscope_model::SubjectKind;
+use crate::rules::reasons::{GROUPS, group};
+use exitscope_analysis::{ExitCause, SubjectKey};
 use exitscope_model::codes::system_register_parts;
+use exitscope_model::{ExitCode, SubjectKind};
 
 /// A cause of exits that a rule looks at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,8 +50,7 @@ impl From<&Remedy> for KnownAnswer {
 pub fn known_causes() -> Vec<KnownCause> {
     let mut causes: Vec<KnownCause> = Vec::new();
     for row in sources() {
-        let otherwise = OTHERWISE.iter().filter(|of| of.0 == row.name).flat_map(|of| of.1);
-        let answers: Vec<KnownAnswer> = [&row.answer].into_iter().chain(otherwise).map(KnownAnswer::from).collect();
+        let answers: Vec<KnownAnswer> = answers(row).map(KnownAnswer::from).collect();
         match causes.iter_mut().find(|known| known.name == row.name && known.answers == answers) {
             Some(known) => known.exits.push(exits(row)),
             None => causes.push(KnownCause { name: row.name, exits: vec![exits(row)], answers }),
@@ -61,6 +62,48 @@ pub fn known_causes() -> Vec<KnownCause> {
         answers: group.answers.iter().map(KnownAnswer::from).collect(),
     }));
     causes
+}
+
+/// All that may be said of the exits of a row.
+fn answers(row: &'static ExitSource) -> impl Iterator<Item = &'static Remedy> {
+    [&row.answer].into_iter().chain(OTHERWISE.iter().filter(|of| of.0 == row.name).flat_map(|of| of.1))
+}
+
+/// What the tables say of exits that were counted: which of it holds, a recording tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountedCause {
+    /// What rules call it.
+    pub name: &'static str,
+    /// The changes that may be advised, as short imperatives.
+    pub changes: Vec<&'static str>,
+    /// Why nothing changes it, where no change may be advised.
+    pub inherent: Option<&'static str>,
+}
+
+impl CountedCause {
+    /// Of exits about this, of a VM that is, or is not, known to be QEMU's.
+    pub fn of_subject(host: &RecordedHost, is_qemu: bool, key: SubjectKey) -> Option<CountedCause> {
+        let row = source(host, is_qemu, key.kind, key.key)?;
+        Some(CountedCause::new(row.name, answers(row)))
+    }
+
+    /// Of exits for this reason, whatever they are about.
+    pub fn of_reason(host: &RecordedHost, code: ExitCode) -> Option<CountedCause> {
+        let group = group(host, &ExitCause { code, about: None })?;
+        Some(CountedCause::new(group.exits.name, group.answers.iter()))
+    }
+
+    fn new(name: &'static str, answers: impl Iterator<Item = &'static Remedy>) -> CountedCause {
+        let (mut changes, mut inherent) = (Vec::new(), None);
+        for answer in answers {
+            match answer {
+                Remedy::Cure(cure) if !changes.contains(&cure.title) => changes.push(cure.title),
+                Remedy::Leave(why) => inherent = inherent.or(Some(*why)),
+                Remedy::Cure(_) | Remedy::Unjudged(_) | Remedy::Passed(_) => {}
+            }
+        }
+        CountedCause { name, inherent: inherent.filter(|_| changes.is_empty()), changes }
+    }
 }
 
 /// A cause of exits that is known, and that no rule looks at.
@@ -145,6 +188,24 @@ mod tests {
         assert_eq!(of("CPUID")[0].exits, ["any CPUID leaf"]);
         assert_eq!(of("ACPI PM timer")[0].exits, ["port 0x608 to 0x60b (QEMU)", "port 0xb008 to 0xb00b (QEMU)"]);
         assert!(matches!(of("PCI configuration")[0].answers[..], [KnownAnswer::Inherent(_)]));
+    }
+
+    #[test]
+    fn of_counts_the_tables_tell_what_may_change_them() {
+        let host = RecordedHost { arch: "x86_64".to_string(), ..RecordedHost::default() };
+        let about = |kind, key| SubjectKey { kind, key, write: true };
+        let of = |kind, key| CountedCause::of_subject(&host, true, about(kind, key)).unwrap();
+        let serial = of(SubjectKind::Port, 0x3f8);
+        assert!(serial.name == "serial port" && serial.changes.len() > 1 && serial.inherent.is_none(), "{serial:?}");
+        assert!(serial.changes.iter().all(|title| title.starts_with(char::is_uppercase)), "{serial:?}");
+        let pci = of(SubjectKind::Port, 0xcf8);
+        assert!(pci.name == "PCI configuration" && pci.changes.is_empty() && pci.inherent.is_some(), "{pci:?}");
+        let other = about(SubjectKind::Port, 0x608);
+        assert_eq!(CountedCause::of_subject(&host, false, other), None, "a port of QEMU's own");
+        let windows = CountedCause::of_reason(&host, ExitCode::new(exitscope_model::CodeList::Vmx, 7)).unwrap();
+        assert!(windows.name == "interrupt windows" && !windows.changes.is_empty(), "{windows:?}");
+        let io = ExitCode::new(exitscope_model::CodeList::Vmx, 30);
+        assert_eq!(CountedCause::of_reason(&host, io), None, "the port tells");
     }
 
     #[test]

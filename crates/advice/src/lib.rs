@@ -42,7 +42,7 @@ pub(crate) mod test_exits;
 use rules::RuleInput;
 
 pub use cause::{CauseRow, CauseSubject, CauseVerdict, GoesInto};
-pub use causes::{Attribution, NO_RULE, UNANSWERED, attribution, unjudged_causes};
+pub use causes::{Attribution, NO_RULE, NOTEWORTHY_OF_TIME, UNANSWERED, attribution, unjudged_causes};
 pub use cures::halt_poll_scope::{HaltPollScope, halt_poll_reach};
 pub use evidence::input::{AdviceInput, RecordedHost, Vmm};
 pub use evidence::trials::{SkippedTrials, Trials, TriedLimits};
@@ -50,7 +50,7 @@ pub use judgement::{
     AcceptedCost, Advice, AdviceDraft, CitedFact, CitedFactId, CitedValue, Evidence, Gain, GainMethod, GainOf,
     Judgement, NotJudged, Rule, Topic,
 };
-pub use known::{KnownAnswer, KnownCause, UnjudgedCause, known_and_unjudged, known_causes};
+pub use known::{CountedCause, KnownAnswer, KnownCause, UnjudgedCause, known_and_unjudged, known_causes};
 pub use page_facts::{KeepLimits, MAX_KEPT_LIVE, MAX_KEPT_RECORDING, PageFacts};
 pub use poll_predictions::{PollPrediction, PollPredictions, PredictedFigure};
 pub use rules::counted_exits::{

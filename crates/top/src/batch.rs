@@ -54,7 +54,8 @@ fn machines(frame: &Frame, state: &ScreenState) -> PageSection {
     if !frame.has_kvm_exit {
         sentences.push("kvm_exit does not fire here: user-space exits are complete, in-kernel exits partial".into());
     }
-    let mut sentences: Vec<Sentence> = verdict.into_iter().chain(sentences).map(plain).collect();
+    let cause = frame.verdict.as_ref().and_then(figure_text::cause);
+    let mut sentences: Vec<Sentence> = verdict.into_iter().chain(cause).chain(sentences).map(plain).collect();
     sentences.extend(figure_text::lost(frame).map(|text| Sentence { text, warning: true }));
     let lines = state.lines(frame);
     let shown = shown(state, &lines);

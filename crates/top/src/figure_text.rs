@@ -1,6 +1,6 @@
 //! Figures as people read them, on the screen and in the text of `--batch`.
 
-use crate::frame::{Frame, LiveVerdict, TopGangRow, TopOverhead, VmRow};
+use crate::frame::{Frame, LiveVerdict, TopCause, TopGangRow, TopOverhead, VmRow};
 use exitscope_analysis::VerdictState;
 use exitscope_live::KvmHalts;
 use exitscope_view::{VerdictRow, length, plural, rate, share, thousands};
@@ -48,13 +48,48 @@ pub fn verdict(live: &LiveVerdict) -> (String, Option<String>) {
     (if is_told { format!("Last {:.1} s: {text}", live.seconds) } else { text.clone() }, doubts)
 }
 
-/// How long exits took, as bars of [`BARS_TITLE`].
-pub fn bars(lengths: &[(u64, u64)]) -> String {
+/// The costliest cause in a line, with what may change it; nothing of one of which only a recording tells more.
+pub fn cause(live: &LiveVerdict) -> Option<String> {
+    let TopCause { name, cost, changes, inherent } = live.costliest_cause.as_ref()?;
+    let said = match (&changes[..], inherent) {
+        ([], None) => return None,
+        ([], Some(why)) => format!("inherent: {why}"),
+        ([change], _) => format!("may help: {change} (R records and judges it)"),
+        ([change, others @ ..], _) => {
+            let others = number_of(others.len(), "other change");
+            format!("may help: {change}, or {others} (R records and judges them)")
+        }
+    };
+    Some(format!("{name}, {} of vCPU time; {said}", share(*cost)))
+}
+
+/// How long exits took: how many from each doubling on.
+fn doublings(lengths: &[(u64, u64)]) -> [u64; DOUBLINGS] {
     let mut counts = [0; DOUBLINGS];
     for &(ns, count) in lengths {
         let doubling = ns.max(1).ilog2().saturating_sub(FIRST_DOUBLING) as usize;
         counts[doubling.min(DOUBLINGS - 1)] += count;
     }
+    counts
+}
+
+/// The same, from the first doubling of which there are some to the last: below what length they are, and how many.
+pub fn by_length(lengths: &[(u64, u64)]) -> Vec<(String, u64)> {
+    let counts = doublings(lengths);
+    let has_some = |count: &u64| *count > 0;
+    let (Some(first), Some(last)) = (counts.iter().position(has_some), counts.iter().rposition(has_some)) else {
+        return Vec::new();
+    };
+    let name = |at: usize| match 1_u64 << (FIRST_DOUBLING as usize + 1 + at) {
+        _ if at == DOUBLINGS - 1 => format!("{} and more", length(Some(1 << (FIRST_DOUBLING as usize + at)))),
+        below => format!("< {}", length(Some(below))),
+    };
+    (first..=last).map(|at| (name(at), counts[at])).collect()
+}
+
+/// How long exits took, as bars of [`BARS_TITLE`].
+pub fn bars(lengths: &[(u64, u64)]) -> String {
+    let counts = doublings(lengths);
     let most = counts.iter().copied().max().unwrap_or(0).max(1);
     counts.into_iter().map(|count| bar(count, most)).collect()
 }
@@ -66,6 +101,19 @@ pub fn bar(height: u64, most: u64) -> char {
         0 => ' ',
         height => BARS[((height * 8).div_ceil(most) as usize).clamp(1, 8) - 1],
     }
+}
+
+/// A bar that lies, of a length out of `most`, in `room` columns; a sliver for little, nothing only for none.
+pub fn lying_bar(length: u64, most: u64, room: usize) -> String {
+    const PARTS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
+    if length == 0 || most == 0 {
+        return String::new();
+    }
+    let eighths = (u128::from(length) * 8 * room as u128).div_ceil(u128::from(most)) as usize;
+    let rest = eighths % 8;
+    let mut bar = "█".repeat(eighths / 8);
+    bar.extend((rest > 0).then(|| PARTS[rest - 1]));
+    bar
 }
 
 /// The time of day, in UTC.

@@ -51,6 +51,7 @@ pub fn figures(totals: &IntervalTotals, seconds: f64, names: &SubjectNames) -> R
         guest: of(TimePart::Guest),
         to_user_space: part(to_user, exits),
         p99_ns: busy.quantile(9_900),
+        histogram: busy.buckets().map(|(low, _, count)| (low, count)).collect(),
         reasons: rows(&totals.groups, |group| matches!(group, LiveGroup::Reason(_) | LiveGroup::InKernel(Some(_)))),
         subjects: rows(&totals.groups, |group| matches!(group, LiveGroup::Subject(_))),
         halts: rows(&halts, |_| true),

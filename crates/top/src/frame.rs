@@ -70,6 +70,22 @@ pub struct LiveVerdict {
     /// As of a report. Counts bear no advice: there is never a best change.
     #[serde(flatten)]
     pub verdict: VerdictRow,
+    /// The cause of exits that costs most; null if the tables of advice do not have it, or it takes less than a hundredth of the vCPUs'
+    /// time.
+    pub costliest_cause: Option<TopCause>,
+}
+
+/// A cause of exits, and what the tables of advice know of it.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct TopCause {
+    /// What advice calls it.
+    pub name: String,
+    /// Share of the vCPUs' wall time that its exits cost.
+    pub cost: f64,
+    /// The changes that may be advised, as short imperatives. Which of them helps, or whether any does, a recording tells.
+    pub changes: Vec<String>,
+    /// Why nothing changes it; null where changes may be advised, and where nobody can say without a recording.
+    pub inherent: Option<String>,
 }
 
 /// A VM.
@@ -174,6 +190,8 @@ pub struct RateFigures {
     pub to_user_space: Option<f64>,
     /// The 99th percentile of their lengths in nanoseconds, halts left out.
     pub p99_ns: Option<u64>,
+    /// How many of each length ended in the interval, halts left out: lower bound in nanoseconds, count.
+    pub histogram: Vec<(u64, u64)>,
     /// By reason, what cost most first.
     pub reasons: Vec<TopGroupRow>,
     /// By what they were about, what cost most first.

@@ -13,6 +13,7 @@ mod batch;
 mod choices;
 mod chooser;
 mod columns;
+mod costliest_cause;
 mod figure_text;
 mod figures;
 mod frame;

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! reasons ┬─┬ what they were about          side by side from WIDE on, each as wide as what it holds;
-//! halts ──┘ ├ timeline                      else one of them, and Tab shows the next
-//!           └ gang exits
+//! halts ──┤ ├ timeline                      else one of them, and Tab shows the next
+//! lengths ┘ └ gang exits                    lengths where there is room for all of them
 //! ```
 
 use crate::choices::Panel;
@@ -34,6 +34,9 @@ const FEW_ROWS: u16 = 4;
 
 /// Rows of what exits were about that stay where the timeline wants its room: a header, six, and a blank one.
 const ABOUT_ROWS: u16 = 8;
+
+/// Columns of the longest bar of how long exits took.
+const LONGEST_BAR: u16 = 48;
 
 /// What is chosen: a VM, one of its vCPUs, or all VMs.
 pub struct Chosen<'a> {
@@ -107,7 +110,7 @@ pub fn draw(to: &mut ratatui::Frame, area: Rect, chosen: &Chosen, panels: &[Pane
         Layout::horizontal([Constraint::Fill(1), Constraint::Length(1), Constraint::Length(right)]).areas(area);
     let [upper, lower] = Layout::vertical([Constraint::Length(above), Constraint::Fill(1)]).areas(left);
     draw_list(to, upper, &reasons);
-    draw_halts(to, lower, chosen, &halts);
+    draw_halts_and_lengths(to, lower, chosen, &halts);
     let rows =
         [Constraint::Length(upper_right), Constraint::Length(middle), Constraint::Fill(1), Constraint::Length(below)];
     let [upper, middle, _, lower] = Layout::vertical(rows).areas(right);
@@ -117,6 +120,20 @@ pub fn draw(to: &mut ratatui::Frame, area: Rect, chosen: &Chosen, panels: &[Pane
     }
     if has_gangs {
         draw_gangs(to, lower, chosen);
+    }
+}
+
+/// Draws halts, and below them how long the other exits took, if there is room for all of both.
+fn draw_halts_and_lengths(to: &mut ratatui::Frame, area: Rect, chosen: &Chosen, halts: &List) {
+    let halts_rows = halts.height().saturating_add(said_rows(chosen, area.width)).min(area.height);
+    let lengths = lengths(chosen, area.width);
+    let below = area.height - halts_rows;
+    let has_lengths = lengths.height() > 1 && lengths.height() < below;
+    let parts = [Constraint::Length(if has_lengths { halts_rows + 1 } else { area.height }), Constraint::Fill(1)];
+    let [upper, lower] = Layout::vertical(parts).areas(area);
+    draw_halts(to, upper, chosen, halts);
+    if has_lengths {
+        draw_list(to, lower, &lengths);
     }
 }
 
@@ -140,9 +157,7 @@ fn draw_stacked(to: &mut ratatui::Frame, area: Rect, chosen: &Chosen, panels: &[
             Panel::Halts => {
                 let list = halts(chosen, room.height);
                 draw_halts(to, room, chosen, &list);
-                let said = said_of_halts(chosen);
-                let said = said.iter().flat_map(|line| wrapped(line, room.width)).count();
-                list.height().saturating_add(said.min(usize::from(room.height)) as u16)
+                list.height().saturating_add(said_rows(chosen, room.width))
             }
             Panel::Gangs => {
                 draw_gangs(to, room, chosen);
@@ -257,6 +272,34 @@ fn halts(chosen: &Chosen, height: u16) -> List {
         }
     }
     list
+}
+
+/// Rows that the lines below the table of halts take.
+fn said_rows(chosen: &Chosen, width: u16) -> u16 {
+    let said = said_of_halts(chosen);
+    said.iter().flat_map(|line| wrapped(line, width)).count().min(usize::from(u16::MAX)) as u16
+}
+
+/// How long exits took, halts left out: a row for each doubling, from the first of which there are some to the last.
+fn lengths(chosen: &Chosen, width: u16) -> List {
+    let rows = figure_text::by_length(&chosen.figures.histogram);
+    let all: u64 = rows.iter().map(|row| row.1).sum();
+    let most = rows.iter().map(|row| row.1).max().unwrap_or(0);
+    let title = chosen.title("lengths of exits, halts left out");
+    let room = width.saturating_sub(title.width().max(NAME) + RATE + SHARE + 3).min(LONGEST_BAR);
+    let columns = vec![
+        Column::words(title, 0, NAME),
+        Column::figures("/s", 1, RATE),
+        Column::figures("share", 2, SHARE),
+        Column::bars(""),
+    ];
+    List::new(columns, (rows.len(), None), u16::MAX, |at| {
+        let (name, count) = &rows[at];
+        let per_s = if chosen.seconds > 0.0 { *count as f64 / chosen.seconds } else { 0.0 };
+        let part = share(*count as f64 / all.max(1) as f64);
+        let bar = figure_text::lying_bar(*count, most, room.into());
+        (vec![Words::name(name.clone()), rate(per_s).into(), part.into(), bar.into()], Style::new())
+    })
 }
 
 fn draw_halts(to: &mut ratatui::Frame, area: Rect, chosen: &Chosen, list: &List) {

@@ -10,8 +10,9 @@ use crate::frame::{Frame, TopGangRow, TopOverhead, TopVcpuRow, VmRow};
 use crate::gangs::GangWatch;
 use crate::top::TopOptions;
 use crate::verdict::RecentIntervals;
+use exitscope_advice::RecordedHost;
 use exitscope_live::{CostCycle, CountInterval, IntervalTotals, KvmCounters, LiveCounts, VmWatch, own_cpu_time};
-use exitscope_model::{SubjectNames, vcpu_by_name};
+use exitscope_model::{SubjectNames, is_qemu, vcpu_by_name};
 use exitscope_record::{CountingOptions, RecordError, TracingBackend, VcpuRunner, thread_name};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -32,9 +33,9 @@ pub struct Sampler {
     recent: RecentIntervals,
     /// Numbers of vCPUs, by thread.
     vcpus: HashMap<u32, Option<u32>>,
-    host: (String, String),
-    /// What subjects are called on it.
-    subjects: SubjectNames,
+    hostname: String,
+    /// What advice knows of the host, with what subjects are called on it.
+    host: RecordedHost,
 }
 
 impl Sampler {
@@ -51,8 +52,14 @@ impl Sampler {
             gangs: GangWatch::default(),
             recent: RecentIntervals::new(host.cpus),
             vcpus: HashMap::new(),
-            subjects: SubjectNames::of(&host),
-            host: (host.hostname, host.release),
+            host: RecordedHost {
+                names: SubjectNames::of(&host),
+                arch: host.arch,
+                release: host.release,
+                cpus: host.cpus,
+                ..RecordedHost::default()
+            },
+            hostname: host.hostname,
         })
     }
 
@@ -76,8 +83,8 @@ impl Sampler {
             schema: "exitscope.top/1",
             time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64()),
             seconds,
-            host: self.host.0.clone(),
-            kernel: self.host.1.clone(),
+            host: self.hostname.clone(),
+            kernel: self.host.release.clone(),
             tracing_backend: counting.route().name(),
             bpf_error: match counting.route() {
                 TracingBackend::Bpf => None,
@@ -88,11 +95,12 @@ impl Sampler {
             missed: interval.missed,
             overhead,
             verdict: None,
-            figures: figures(&all, seconds, &self.subjects),
+            figures: figures(&all, seconds, &self.host.names),
             vms,
         };
         self.recent.push(all, &frame);
-        frame.verdict = self.recent.verdict();
+        let is_qemu = frame.vms.iter().filter(|vm| !vm.ended).all(|vm| is_qemu(&thread_name(vm.pid, vm.pid)));
+        frame.verdict = self.recent.verdict(&self.host, is_qemu);
         let there: BTreeSet<VcpuRunner> = interval.living().map(|lane| lane.runner).collect();
         self.vcpus.retain(|&thread, _| there.contains(&VcpuRunner::Thread(thread)));
         Ok(frame)
@@ -142,7 +150,7 @@ impl Sampler {
                 ended: state.ended,
                 open_reason: open.map(|open| open.code.name()),
                 open_ns: open.map(|open| interval.at.saturating_sub(open.since)),
-                figures: figures(totals, seconds, &self.subjects),
+                figures: figures(totals, seconds, &self.host.names),
             });
         }
         let mut rows = Vec::new();
@@ -154,7 +162,7 @@ impl Sampler {
                 pid,
                 name: self.name(pid),
                 ended: !vcpus.is_empty() && vcpus.iter().all(|vcpu| vcpu.ended),
-                figures: figures(&totals, seconds, &self.subjects),
+                figures: figures(&totals, seconds, &self.host.names),
                 kvm_halts: self.kvm.halts.get(&pid).cloned(),
                 no_kvm_halts: self.kvm.trouble.get(&pid).cloned(),
                 gangs: gangs.get(&pid).cloned(),

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! exitscope top   host, kernel, how many, exits/s                                                time
-//! the verdict on the last intervals
+//! the verdict on the last intervals, and the costliest cause
 //! what watching costs
 //! VM / vCPU        exits/s   cost  guest  halted   steal  top reason    ← the list; one row is selected
 //! hidden: columns for which there is no room
 //! the selected row's exits, by reason │ what they were about        ← side by side, or one after Tab;
-//! its halts                           │ its timeline, gang exits      the timeline only side by side
+//! its halts, lengths                  │ its timeline, gang exits      lengths and the timeline only side by side
 //! keys
 //! ```
 
@@ -38,6 +38,9 @@ const HIGH: u16 = 18;
 
 /// Of so many lines of a terminal, the verdict may have one; and so may what is said of watching.
 const HEAD: u16 = 5;
+
+/// Lines for the costliest cause, at most.
+const CAUSE: usize = 2;
 
 /// Room in columns of the list, at least.
 const NAME: u16 = 16;
@@ -121,7 +124,7 @@ fn hidden_columns(hidden: &[TopColumn]) -> String {
     format!("hidden: {} (o chooses columns)", names.join(", "))
 }
 
-/// The verdict with what makes it doubtful; none on small terminals.
+/// The verdict with what makes it doubtful, and the costliest cause; none on small terminals.
 fn verdict(frame: &Frame, area: Rect) -> Vec<String> {
     let Some(verdict) = frame.verdict.as_ref().filter(|_| area.height >= HIGH) else { return Vec::new() };
     let text = match figure_text::verdict(verdict) {
@@ -129,7 +132,10 @@ fn verdict(frame: &Frame, area: Rect) -> Vec<String> {
         (said, Some(doubts)) => format!("{said}; {doubts}"),
         (said, None) => said,
     };
-    clipped(&encode::line(&text), area.width, usize::from(area.height / HEAD))
+    let mut lines = clipped(&encode::line(&text), area.width, usize::from(area.height / HEAD));
+    let cause = figure_text::cause(verdict);
+    lines.extend(cause.iter().flat_map(|cause| clipped(&encode::line(cause), area.width, CAUSE)));
+    lines
 }
 
 /// What watching costs, and which events are missing. Where there is room for one line alone, what is missing stays longest.

@@ -5,7 +5,7 @@ use crate::choices::Panel;
 use crate::columns::ColumnChoice;
 use crate::figure_text::measured;
 use crate::frame::{
-    GangCause, LiveVerdict, RateFigures, TopGangRow, TopGroupRow as Group, TopOverhead, TopVcpuRow, VmRow,
+    GangCause, LiveVerdict, RateFigures, TopCause, TopGangRow, TopGroupRow as Group, TopOverhead, TopVcpuRow, VmRow,
 };
 use crate::list::width;
 use crate::report_text::ReportText;
@@ -331,6 +331,45 @@ fn the_verdict_is_the_first_answer_and_has_two_lines_at_most() {
     assert!(!drawn((80, 12), &frame, &mut ScreenState::default()).contains("vCPUs wait"));
 }
 
+#[test]
+fn where_there_is_room_the_lengths_of_exits_stand_below_the_halts_a_row_for_each_doubling() {
+    let histogram = vec![(1_024, 30), (1_280, 10), (4_096, 20), (1 << 40, 1)];
+    let frame = of_one_vm(RateFigures { histogram, ..RateFigures::default() });
+    let rows = |size| {
+        let screen = drawn(size, &frame, &mut ScreenState::default());
+        let rows = screen.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+        rows.skip_while(|line| !line.contains("lengths of exits")).skip(1).collect::<Vec<_>>()
+    };
+    let wide = rows((240, 50));
+    assert!(wide[0].starts_with("< 2.05us 40 65.6% ████"), "{wide:#?}");
+    assert!(wide[1].starts_with("< 4.10us 0 0%"), "what lies between is there: {wide:#?}");
+    assert!(wide[2].starts_with("< 8.19us 20 32.8% ████"), "{wide:#?}");
+    let last = wide.iter().find(|line| line.contains("and more")).unwrap();
+    assert!(last.starts_with("8.59s and more 1 1.6% █▎"), "{last}");
+    let blocks = |line: &str| line.chars().filter(|letter| *letter == '█').count();
+    assert_eq!((blocks(&wide[0]), blocks(&wide[2])), (48, 24));
+    assert!(rows((160, 24)).is_empty() && rows((100, 60)).is_empty(), "no room");
+}
+
+#[test]
+fn below_the_verdict_stands_the_costliest_cause_and_what_may_change_it() {
+    let said = |changes: &[&str], inherent: Option<&str>| {
+        let changes = changes.iter().map(|change| change.to_string()).collect();
+        let cause =
+            TopCause { name: "serial port".into(), cost: 0.123, changes, inherent: inherent.map(str::to_string) };
+        let verdict = LiveVerdict { costliest_cause: Some(cause), ..live_verdict() };
+        let frame = Frame { verdict: Some(verdict), ..of_one_vm(RateFigures::default()) };
+        let screen = drawn((100, 24), &frame, &mut ScreenState::default());
+        screen.lines().find_map(|line| Some(line.split_once("serial port, ")?.1.trim_end().to_string()))
+    };
+    let one = said(&["Print less"], None).unwrap();
+    assert_eq!(one, "12.3% of vCPU time; may help: Print less (R records and judges it)");
+    let three = said(&["Print less", "Print nothing", "Look away"], None).unwrap();
+    assert_eq!(three, "12.3% of vCPU time; may help: Print less, or 2 other changes (R records and judges");
+    assert_eq!(said(&[], Some("it prints")).unwrap(), "12.3% of vCPU time; inherent: it prints");
+    assert_eq!(said(&[], None), None, "only a recording tells more");
+}
+
 fn live_verdict() -> LiveVerdict {
     let verdict = VerdictRow {
         state: "steal_dominates",
@@ -349,7 +388,7 @@ fn live_verdict() -> LiveVerdict {
         worst_vcpu: None,
         not_seen: Vec::new(),
     };
-    LiveVerdict { seconds: 7.0, verdict }
+    LiveVerdict { seconds: 7.0, verdict, costliest_cause: None }
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! The verdict on the last intervals: that of a report, as far as counts bear it.
 //!
 //! ```text
-//! IntervalTotals of all VMs, of up to INTERVALS intervals ─► Verdict (as for recordings) ─► in words; no change is advised
+//! IntervalTotals of all VMs, of up to INTERVALS intervals ─┬► Verdict (as for recordings) ─► in words; no change is advised
+//!                                                          └► the costliest cause, and what may change it
 //! ```
 
+use crate::costliest_cause::costliest_cause;
 use crate::frame::{Frame, LiveVerdict};
+use exitscope_advice::RecordedHost;
 use exitscope_analysis::record_commands::HowToRecord;
 use exitscope_analysis::{Verdict, VerdictInput, VerdictState};
 use exitscope_live::IntervalTotals;
@@ -60,8 +63,8 @@ impl RecentIntervals {
         self.intervals.drain(..self.intervals.len().saturating_sub(INTERVALS));
     }
 
-    /// The verdict on them; none where no vCPU was seen.
-    pub fn verdict(&self) -> Option<LiveVerdict> {
+    /// The verdict on them; none where no vCPU was seen. `is_qemu`: all VMs are QEMU's.
+    pub fn verdict(&self, host: &RecordedHost, is_qemu: bool) -> Option<LiveVerdict> {
         let latest = self.intervals.back()?;
         let oldest = self.intervals.front()?;
         let mut all = IntervalTotals::default();
@@ -104,7 +107,7 @@ impl RecentIntervals {
                 row.doubts.push(format!("{} {what}", thousands(missing)));
             }
         }
-        Some(LiveVerdict { seconds, verdict: row })
+        Some(LiveVerdict { seconds, verdict: row, costliest_cause: costliest_cause(&all, host, is_qemu) })
     }
 }
 

@@ -34,10 +34,10 @@ fn frame(lost: u64) -> Frame {
 #[test]
 fn the_verdict_is_of_the_last_intervals_together_and_forgets_older_ones() {
     let mut recent = RecentIntervals::new(2);
-    assert!(recent.verdict().is_none());
+    assert!(recent.verdict(&RecordedHost::default(), false).is_none());
     recent.push(second(10, 200_000_000, 0), &frame(0));
     recent.push(second(10, 100_000_000, 100_000_000), &frame(0));
-    let live = recent.verdict().unwrap();
+    let live = recent.verdict(&RecordedHost::default(), false).unwrap();
     let (said, doubts) = figure_text::verdict(&live);
     let costly = "Last 2.0 s: Exits cost 15.0% of vCPU time; the costliest is IO_INSTRUCTION (15.0%); steal takes 5.0%";
     assert_eq!(said, costly);
@@ -46,7 +46,7 @@ fn the_verdict_is_of_the_last_intervals_together_and_forgets_older_ones() {
     for _ in 0..INTERVALS {
         recent.push(second(10, 1_000_000, 300_000_000), &frame(0));
     }
-    let live = recent.verdict().unwrap();
+    let live = recent.verdict(&RecordedHost::default(), false).unwrap();
     assert_eq!((live.seconds, live.verdict.state, live.verdict.share), (10.0, "steal_dominates", Some(0.3)));
 }
 
@@ -55,7 +55,7 @@ fn where_counts_bear_no_verdict_it_is_said_why() {
     let said = |sums: IntervalTotals, frame: &Frame| {
         let mut recent = RecentIntervals::new(2);
         recent.push(sums, frame);
-        let live = recent.verdict().unwrap();
+        let live = recent.verdict(&RecordedHost::default(), false).unwrap();
         assert!(live.verdict.best_change.is_none());
         figure_text::verdict(&live)
     };
@@ -73,13 +73,13 @@ fn events_that_went_missing_make_a_verdict_doubtful_for_as_long_as_they_are_of_i
     let mut recent = RecentIntervals::new(2);
     recent.push(second(10, 200_000_000, 0), &frame(0));
     recent.push(second(10, 200_000_000, 0), &frame(1_234));
-    let live = recent.verdict().unwrap();
+    let live = recent.verdict(&RecordedHost::default(), false).unwrap();
     assert_eq!(figure_text::verdict(&live).1.as_deref(), Some("Doubtful: 1,234 events are in no figure"));
     assert!(live.verdict.is_doubtful);
     for _ in 0..INTERVALS {
         recent.push(second(10, 200_000_000, 0), &frame(1_234));
     }
-    assert_eq!(figure_text::verdict(&recent.verdict().unwrap()).1, None);
+    assert_eq!(figure_text::verdict(&recent.verdict(&RecordedHost::default(), false).unwrap()).1, None);
 }
 
 #[test]
@@ -89,6 +89,6 @@ fn exits_that_were_forced_are_told_from_what_exits_cost() {
     let vms = vec![VmRow { gangs: Some(gangs), figures, ..VmRow::default() }];
     let mut recent = RecentIntervals::new(2);
     recent.push(second(10, 300_000_000, 0), &Frame { vms, ..frame(0) });
-    let (said, _) = figure_text::verdict(&recent.verdict().unwrap());
+    let (said, _) = figure_text::verdict(&recent.verdict(&RecordedHost::default(), false).unwrap());
     assert_eq!(said, "Last 1.0 s: 20.0% of vCPU time is lost to other threads' exits: 40 of 100 core runs were ganged");
 }
