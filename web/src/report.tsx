@@ -8,6 +8,7 @@ import { dialogKey, Dialogs } from "./find";
 import { Gangs } from "./gang_section";
 import { Halts } from "./halts";
 import { HeatMap, Slowest } from "./latency_heatmap";
+import { hasIdentities, Identities } from "./identities";
 import { hasInterrupts, Interrupts } from "./interrupts";
 import { Overview, Vcpus } from "./overview";
 import { Phases } from "./phases";
@@ -43,6 +44,7 @@ function tabs(): Tab[] {
       title: "Breakdown",
       sections: [
         { id: "vcpus", title: "vCPUs", there: over.vcpus.length > 0 },
+        { id: "identities", title: "VMs", there: hasIdentities() },
         { id: "pivot", title: "Exits by …", there: report.total.count > 0 },
         { id: "reasons", title: "Reasons", there: report.total.count > 0 },
         { id: "devices", title: "Devices", there: over.subjects.length > 0 },
@@ -128,6 +130,7 @@ export function Report() {
       </Panel>
       <Panel id="breakdown">
         {data.timelines.vcpus.length > 0 && <Vcpus />}
+        {hasIdentities() && <Identities />}
         {data.report.total.count > 0 && <Pivot />}
         {data.report.total.count > 0 && <Reasons />}
         {data.timelines.subjects.length > 0 && <Devices />}

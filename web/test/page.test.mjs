@@ -756,6 +756,26 @@ test("of very many vCPUs those that cost most are drawn, and all if asked for", 
   await done(page);
 });
 
+test("who the VMs are is a table, of the selected ones and without the parts that nobody knows; nowhere else is one", async () => {
+  const file = pageOf("identities", T2);
+  const vms = [
+    { vm: 121, manager: "kubevirt", name: "shop_web", namespace: "shop", vmi: "web", pod: "virt-launcher-web-x", vms_of_process: "1", sources: {} },
+    { vm: 122, manager: "kubevirt", namespace: "shop", sources: {} },
+  ];
+  const page = await open(browser, changed(file, ({ report }) => void (report.traces[0].vms = vms)), { hash: "#tab=breakdown" });
+  const table = page.locator("#identities table");
+  const rows = await table.locator("tr").evaluateAll((rows) => rows.map((row) => [...row.cells].map((cell) => cell.innerText.trim())));
+  assert.deepEqual(rows, [
+    ["VM", "manager", "namespace", "VMI", "pod"],
+    ["shop_web 121", "kubevirt", "shop", "web", "virt-launcher-web-x"],
+    ["122", "kubevirt", "shop", "–", "–"],
+  ]);
+  await done(page);
+  const none = await open(browser, file, { hash: "#tab=breakdown" });
+  assert.equal(await none.locator("#identities").count(), 0);
+  await done(none);
+});
+
 test("names out of a hostile trace are shown, and run nothing", async () => {
   const name = "<b onclick=a()>";
   const bytes = gunzipSync(readFileSync(T2)).toString("latin1").replaceAll("qemu-system-x86", name);

@@ -237,19 +237,32 @@ fn case<'a>(input: &'a Input, shown: &str, program: PathBuf, before: &[&str], af
     Case { input, shown: shown.to_string(), program, arguments, walls: Vec::new(), peaks: Vec::new() }
 }
 
-/// Runs the command once: how long it took, and the most memory it had, in bytes.
+/// Runs the command once: how long it took, and the most memory it had, in bytes. A child's peak is at least what its parent had when
+/// it was made, so that a program runs it that has little: this one, anew.
 fn measure(case: &Case) -> anyhow::Result<(Duration, u64)> {
-    let mut command = Command::new(&case.program);
-    command.args(&case.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // A child's peak is at least what it had before it became another program. Told to change its group (to the one it
-    // has), it is made by fork, and has little; else it shares this program's memory until then.
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("run-once").arg(&case.program).args(&case.arguments).stdin(Stdio::null()).stderr(Stdio::inherit());
+    let said = command.output()?;
+    ensure!(said.status.success(), "{} {}: {}", case.program.display(), case.arguments.join(" "), said.status);
+    let said = String::from_utf8(said.stdout)?;
+    let (nanoseconds, peak) = said.trim().split_once(' ').context("two figures")?;
+    Ok((Duration::from_nanos(nanoseconds.parse()?), peak.parse()?))
+}
+
+/// Runs a command without a word, and prints how many nanoseconds it took and how many bytes it had at most.
+pub fn run_once(command: &[String]) -> anyhow::Result<()> {
+    let (program, arguments) = command.split_first().context("a program")?;
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // Told to change its group (to the one it has), it is made by fork; else it shares this program's memory until it is another.
     command.gid(std::fs::metadata("/proc/self")?.gid());
     let start = Instant::now();
-    let mut child = command.spawn().with_context(|| case.program.display().to_string())?;
+    let mut child = command.spawn().with_context(|| program.clone())?;
     let used = child.wait4()?;
     let wall = start.elapsed();
-    ensure!(used.status.success(), "{} {}: {}", case.program.display(), case.arguments.join(" "), used.status);
-    Ok((wall, used.rusage.maxrss))
+    ensure!(used.status.success(), "{program}: {}", used.status);
+    println!("{} {}", wall.as_nanos(), used.rusage.maxrss);
+    Ok(())
 }
 
 fn perf_input(name: &'static str, times: u64) -> anyhow::Result<Input> {

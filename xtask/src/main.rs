@@ -69,6 +69,12 @@ enum Task {
     Docs,
     /// Measure exitscope against its peers and write docs/benchmarks.md
     Bench(bench::Flags),
+    /// Run a command for `bench`, which asks for it by this name
+    #[command(hide = true)]
+    RunOnce {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<String>,
+    },
     /// List the figures of the docs, and which are older than what they measure
     Figures(figures::Flags),
     /// Simulate anew what docs/predictions.csv rests on, and print both
@@ -111,6 +117,7 @@ fn main() -> ExitCode {
         Task::Prose(flags) => prose::run(&flags).map(done),
         Task::Docs => write_docs().map(done),
         Task::Bench(flags) => bench::run(&flags).map(done),
+        Task::RunOnce { command } => bench::run_once(&command).map(done),
         Task::Figures(flags) => figures::run(&flags).map(done),
         Task::Predictions { files } => predictions(&files).map(done),
         Task::Fuzz(flags) => fuzz::run(&flags).map(done),

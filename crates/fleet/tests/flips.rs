@@ -10,7 +10,7 @@ use exitscope_store::{DataFile, FileCheck, RecordingRow, RecordingStats, Store};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use exitscope_view::FleetBy;
 use parquet::file::reader::{FileReader, SerializedFileReader};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -256,6 +256,8 @@ fn a_flipped_bit_is_named_with_its_file_and_nothing_is_answered_from_it() {
     let pieces: BTreeMap<String, DataFile> = store.contents().unwrap().pieces;
     let engine = open(&store).unwrap();
     let (whole, mut seconds) = (fleet(&engine).unwrap(), 0);
+    // Tables that a comparison of the fleet reads nothing of: it is made, which takes longest, once with a damaged file of each.
+    let mut unread = BTreeSet::new();
     for place in places(folder.path(), pieces.keys().cloned()) {
         let _flipped = Flipped::new(folder.path(), &place, &mut seconds);
         let path = place.path.as_str();
@@ -275,7 +277,10 @@ fn a_flipped_bit_is_named_with_its_file_and_nothing_is_answered_from_it() {
         assert!(query(&engine, &elsewhere).unwrap() > 0, "{place:?}: other files are read");
         match table.as_str() {
             "reason_stats" => names(path, "fleet", &place, fleet(&engine)),
-            _ => assert_eq!(fleet(&engine).as_ref(), Ok(&whole), "{place:?}: it reads no {table}"),
+            _ if unread.insert(table) => {
+                assert_eq!(fleet(&engine).as_ref(), Ok(&whole), "{place:?}: it reads no {table}");
+            }
+            _ => {}
         }
         let files = store.files(table, FileCheck::Hashes).map_err(|error| error.to_string());
         names(path, "files", &place, files);

@@ -192,6 +192,13 @@ impl Assembler {
         Assembler { recorded, lanes_by_vcpu: true, ..Assembler::default() }
     }
 
+    /// For a trace that says this of itself.
+    pub fn of(info: &TraceInfo) -> Assembler {
+        let mut assembler = if info.by_vcpu { Assembler::by_vcpu() } else { Assembler::default() };
+        assembler.know(info);
+        assembler
+    }
+
     /// Uses what the trace says of itself: which tracepoints were recorded, and whether the host polls.
     pub fn know(&mut self, info: &TraceInfo) {
         // perf keeps the formats of what it records (`record_event_files` of tools/perf/util/trace-event-info.c); trace-cmd may

@@ -43,11 +43,9 @@ impl EarlierExits {
     /// Begins to read a trace.
     pub(crate) fn open(input: &Input, options: SourceOptions) -> Result<EarlierExits, TraceError> {
         let source = open_input(input.try_clone()?, options)?;
-        let mut assembler = if source.info().by_vcpu { Assembler::by_vcpu() } else { Assembler::default() };
-        assembler.know(source.info());
         Ok(EarlierExits {
+            assembler: Assembler::of(source.info()),
             source,
-            assembler,
             events: Vec::new(),
             rows: Vec::new(),
             ledger: Ledger::default(),

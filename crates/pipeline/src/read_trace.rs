@@ -247,8 +247,7 @@ fn read_events(
     if is_left_out && !source.info().is_guests {
         ledger.count(LedgerLine::GuestRecording);
     }
-    let mut assembler = if by_vcpu { Assembler::by_vcpu() } else { Assembler::default() };
-    assembler.know(source.info());
+    let mut assembler = Assembler::of(source.info());
     let mut events = Vec::new();
     let mut rows = Passing::new(sink, source.info(), known, earlier);
     let (mut first, mut last) = (None, Moment::default());

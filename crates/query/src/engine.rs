@@ -25,8 +25,8 @@ use tokio::sync::mpsc::channel;
 use tokio::time::{Instant, timeout_at};
 
 /// The tables.
-pub const TABLES: [&str; 9] =
-    ["exits", "reason_stats", "halts", "gangs", "recordings", "hosts", "knobs", "advice", "trials"];
+pub const TABLES: [&str; 10] =
+    ["exits", "reason_stats", "halts", "gangs", "recordings", "hosts", "vms", "knobs", "advice", "trials"];
 
 /// Batches of rows that wait to be taken, at most.
 const WAITING: usize = 4;
@@ -196,6 +196,7 @@ impl QueryEngine {
         }
         self.context.register_table("recordings", Arc::new(recordings::runs(&self.runs)?))?;
         self.context.register_table("hosts", Arc::new(recordings::hosts(&self.runs)?))?;
+        self.context.register_table("vms", Arc::new(recordings::vms(&self.runs)?))?;
         self.context.register_table("knobs", Arc::new(recordings::knobs(&self.runs)?))?;
         self.context.register_table("advice", Arc::new(recordings::advice(&self.runs)?))?;
         self.context.register_table("trials", Arc::new(recordings::trials(trials)?))?;

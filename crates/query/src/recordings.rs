@@ -1,4 +1,4 @@
-//! The tables that the log says: `recordings`, `hosts`, `knobs`, `advice`, `trials`.
+//! The tables that the log says: `recordings`, `hosts`, `vms`, `knobs`, `advice`, `trials`.
 
 use crate::table::MemoryTable;
 use datafusion::arrow::array::{
@@ -6,7 +6,9 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{Result, ScalarValue};
+use exitscope_model::{HostSetting, IdentityField, VmIdentity, VmManager};
 use exitscope_store::{AdvisedRow, RecordingRow, StoredEffectRow, StoredSettingRow, StoredTrialRow};
+use exitscope_units::VmId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -54,6 +56,27 @@ pub(crate) fn hosts(runs: &[RecordingRow]) -> Result<MemoryTable> {
         ("exits", numbers(&hosts, |of| of.2.iter().map(|run| run.exits).sum())),
         ("lost", numbers(&hosts, |of| of.2.iter().map(|run| run.lost).sum())),
     ])
+}
+
+/// A row for each VM of which a recording says who it is.
+pub(crate) fn vms(runs: &[RecordingRow]) -> Result<MemoryTable> {
+    let identities = |run: &RecordingRow| {
+        let setting = |of: &StoredSettingRow| HostSetting::new(&of.component, &of.name, &of.value);
+        VmIdentity::all_of_settings(&run.settings.iter().map(setting).collect::<Vec<_>>())
+    };
+    let vms: Vec<(&RecordingRow, VmId, VmIdentity)> =
+        runs.iter().flat_map(|run| identities(run).into_iter().map(move |(vm, of)| (run, vm, of))).collect();
+    let mut columns: Columns = vec![
+        ("recording", words(&vms, |of| &of.0.id)),
+        ("host", words(&vms, |of| &of.0.host)),
+        ("day", days(&vms, |of| &of.0.day)?),
+        ("vm", Arc::new(vms.iter().map(|of| of.1.number()).collect::<UInt32Array>())),
+        ("manager", words(&vms, |of| of.2.manager.map_or("", VmManager::id))),
+    ];
+    for &field in IdentityField::ALL {
+        columns.push((field.id(), words(&vms, |of| of.2.get(field).unwrap_or_default())));
+    }
+    table(columns)
 }
 
 /// A row for each thing that was in force during a recording.

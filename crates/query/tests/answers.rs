@@ -1,39 +1,44 @@
 //! Answers of known sums, and that a query ends: at its limits, with an error, or when enough was taken.
 
-use exitscope_model::{ExitParts, SumRow, TimePart};
+use exitscope_model::{ExitParts, SumRow, TimePart, WhoRow};
 use exitscope_query::{EngineLimits, QueryEngine, QueryError, ResultColumns, TABLES};
-use exitscope_store::{FileCheck, RecordingRow, RecordingStats, Store};
+use exitscope_store::{FileCheck, RecordingRow, RecordingStats, Store, StoredSettingRow};
 use exitscope_units::Nanos;
 use std::time::{Duration, Instant};
 
 const LIMITS: EngineLimits = EngineLimits { memory: 64 << 20, time: Duration::from_secs(60), threads: 2 };
+
+/// A recording of a host that ends at a moment.
+fn row(host: &str, last_ns: u64) -> RecordingRow {
+    let text = String::new;
+    RecordingRow {
+        id: host.to_string(),
+        name: text(),
+        host: host.to_string(),
+        day: "2026-11-22".to_string(),
+        format: text(),
+        arch: text(),
+        release: text(),
+        cpu: text(),
+        cpus: 1,
+        clock: text(),
+        first_ns: 0,
+        last_ns,
+        events: 3,
+        exits: 0,
+        timed: 0,
+        lost: 0,
+        settings: Vec::new(),
+        advice: Vec::new(),
+    }
+}
 
 /// A store of a recording of each host, with 23 `MSR_WRITE` and 41 `HLT` in each of some stretches of 10 ns.
 fn opened(hosts: &[&str], stretches: u64, limits: EngineLimits) -> (tempfile::TempDir, QueryEngine) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::make(folder.path()).unwrap();
     for host in hosts {
-        let text = String::new;
-        let run = RecordingRow {
-            id: host.to_string(),
-            name: text(),
-            host: host.to_string(),
-            day: "2026-11-22".to_string(),
-            format: text(),
-            arch: text(),
-            release: text(),
-            cpu: text(),
-            cpus: 1,
-            clock: text(),
-            first_ns: 0,
-            last_ns: 10 * stretches,
-            events: 3,
-            exits: 0,
-            timed: 0,
-            lost: 0,
-            settings: Vec::new(),
-            advice: Vec::new(),
-        };
+        let run = row(host, 10 * stretches);
         let fact = |(at, reason, count, length): (u64, &str, u64, u64)| SumRow {
             reason: reason.to_string(),
             count,
@@ -94,6 +99,41 @@ fn sums_counts_and_our_functions_give_the_known_numbers() {
         "n",
     );
     assert_eq!(above.unwrap(), [640_625], "41 of 64");
+}
+
+#[test]
+fn vms_are_called_as_the_recording_says_and_join_what_happened_in_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::make(folder.path()).unwrap();
+    let setting = |component: &str, name: &str, value: &str| StoredSettingRow {
+        component: component.to_string(),
+        name: name.to_string(),
+        value: value.to_string(),
+    };
+    let of = "vm 7 identity";
+    let settings = vec![
+        setting("kvm", "halt_poll_ns", "200000"),
+        setting(of, "manager", "libvirt"),
+        setting(of, "name", "web"),
+        setting(of, "name from", "command line"),
+        setting(of, "vmid", "hearsay"),
+        setting("vm 7 of nobody", "name", "other"),
+    ];
+    let run = RecordingRow { settings, ..row("a", 10) };
+    let of_vm = |vm, count| SumRow { who: WhoRow { vm, ..WhoRow::default() }, count, ..SumRow::default() };
+    let facts = vec![of_vm(Some(7), 5), of_vm(Some(8), 6), of_vm(None, 7)];
+    let adding = store.add("a", "a", "2026-11-22", Vec::new()).unwrap();
+    adding.finish(&run, &RecordingStats { facts, ..RecordingStats::default() }).unwrap();
+    let engine = QueryEngine::open(&store, LIMITS, FileCheck::Hashes).unwrap();
+    let is_it = "manager = 'libvirt' and name = 'web' and host = 'a' and vmid is null and pod is null";
+    assert_eq!(
+        ask(&engine, &format!("select vm as n from vms where {is_it}"), "n").unwrap(),
+        [7],
+        "without its source"
+    );
+    assert_eq!(ask(&engine, "select count(*) as n from vms", "n").unwrap(), [1]);
+    let join = "select sum(count) as n from reason_stats r join vms v on v.recording = r.recording and v.vm = r.vm";
+    assert_eq!(ask(&engine, join, "n").unwrap(), [5]);
 }
 
 #[test]

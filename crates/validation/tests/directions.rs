@@ -4,13 +4,17 @@ use exitscope_policy::KnobLocation;
 use exitscope_scenario::{CostModel, CostOrigin};
 use exitscope_sim::{Limits, Unseen, run};
 use exitscope_validation::{
-    Experiment, ExperimentRow, FigureFormula, FitVerdict, RowRole, experiments, misfit, published, validate,
+    Experiment, ExperimentRow, FigureFormula, FitVerdict, RowRole, Validation, experiments, misfit, published, validate,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 fn experiment(name: &str) -> Experiment {
     experiments().unwrap().into_iter().find(|experiment| experiment.name == name).unwrap()
 }
+
+/// All experiments with one seed, simulated once for all tests.
+static VALIDATION: LazyLock<Validation> = LazyLock::new(|| validate(&experiments().unwrap(), 1).unwrap());
 
 /// The figures of a run with some values set otherwise.
 fn figures(name: &str, base: &str, sets: &[(&str, &str)]) -> BTreeMap<String, f64> {
@@ -25,7 +29,7 @@ fn figures(name: &str, base: &str, sets: &[(&str, &str)]) -> BTreeMap<String, f6
 
 #[test]
 fn no_row_goes_in_the_wrong_direction_but_those_that_follow_from_others_that_are_far() {
-    let validation = validate(&experiments().unwrap(), 1).unwrap();
+    let validation = &*VALIDATION;
     let rows = validation.experiments.iter().flat_map(|experiment| &experiment.rows);
     let wrong: Vec<_> = rows.filter(|row| row.verdict == FitVerdict::Wrong).collect();
     let ids: Vec<_> = wrong.iter().map(|row| row.id.as_str()).collect();
@@ -37,7 +41,7 @@ fn no_row_goes_in_the_wrong_direction_but_those_that_follow_from_others_that_are
 #[test]
 fn every_published_row_is_in_an_experiment_or_listed_with_the_reason_why_not() {
     let list = experiments().unwrap();
-    let validation = validate(&list, 1).unwrap();
+    let validation = &*VALIDATION;
     let modelled = list.iter().flat_map(|experiment| experiment.row.iter().map(|row| row.id.as_str()));
     let listed = validation.not_modelled.iter().flat_map(|of| of.rows.iter().map(|row| row.id.as_str()));
     let mut ids: Vec<&str> = modelled.chain(listed).collect();
@@ -238,7 +242,7 @@ fn what_is_marked_calibrated_is_fitted_and_the_other_way_round() {
 #[test]
 fn what_follows_from_other_rows_is_their_arithmetic_and_is_marked() {
     let list = experiments().unwrap();
-    let validation = validate(&list, 1).unwrap();
+    let validation = &*VALIDATION;
     for (experiment, result) in list.iter().zip(&validation.experiments) {
         let at = |id: &String| experiment.row.iter().position(|row| row.id == *id).unwrap_or_else(|| panic!("{id}"));
         for (row, own) in experiment.row.iter().zip(&result.rows) {
@@ -317,7 +321,7 @@ fn the_published_figure_before_predicts_rates_of_diagnoses_as_well_as_the_simula
 
 #[test]
 fn rows_that_follow_or_are_given_are_no_predictions() {
-    let validation = validate(&experiments().unwrap(), 1).unwrap();
+    let validation = &*VALIDATION;
     assert_eq!((validation.predicted.rows, validation.independent.rows), (107, 44));
     assert!(validation.independent.near < validation.predicted.near);
     let (all, of) = (validation.predicted, validation.independent);
