@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 mod container;
 mod debian;
+mod wheel;
 
 /// What is tried.
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
@@ -27,6 +28,8 @@ pub enum Part {
     Deb,
     /// The image: run by crun, as nobody, read-only
     Image,
+    /// Python's wheel: installed, its tests, and its times beside the command's
+    Wheel,
     /// The list of crates, against what the program says itself
     Sbom,
     /// Licences, bans and sources of crates, and the licence of each file
@@ -53,6 +56,7 @@ pub fn run(only: &[Part]) -> anyhow::Result<()> {
             Part::Program => program(),
             Part::Deb => debian::check(),
             Part::Image => container::check(),
+            Part::Wheel => wheel::check(),
             Part::Sbom => crates(),
             Part::Licences => licences(),
             Part::Again => again(),
