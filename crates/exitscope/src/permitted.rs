@@ -16,7 +16,7 @@ const PERMITTED: &str = "/usr/libexec/exitscope/exitscope";
 
 /// What is said to who is not of the package's group, after what the command says.
 const GROUP: &str =
-    "members of the group exitscope record without root: `sudo adduser USER exitscope`, then log in again";
+    "members of the group exitscope record without root: `sudo usermod -aG exitscope USER`, then log in again";
 
 /// Goes on as the copy, where a command that watches this host would lack a capability. Returns where there is no copy, or who runs this
 /// is not of its group: then the command itself says what is missing, and what this returns.

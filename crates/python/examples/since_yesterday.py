@@ -1,12 +1,12 @@
-"""Which VM, which cause, and what has changed since yesterday: since_yesterday.py YESTERDAY TODAY [TODAY…]"""
+"""Which VM, which cause, and what has changed since yesterday: since_yesterday.py YESTERDAY TODAY"""
 
 import sys
 
 import exitscope
 import polars
 
-yesterday, *today = sys.argv[1:]
-recording = exitscope.read(*today)
+yesterday, today = sys.argv[1:]
+recording = exitscope.read(today)
 
 vms = polars.DataFrame(recording.facts(by=["vm"]))
 print(vms.select("vm", "vm_name", "count", "cost_ns", "share_of_cost"))

@@ -85,10 +85,10 @@ impl PythonTypes {
                 fields.collect::<String>()
             ));
         }
-        let prose = schema["description"].as_str().map_or(String::new(), |prose| docstring(prose));
-        let fields = fields.iter().map(|(key, kind, prose)| {
-            format!("    {key}: {kind}\n{}", prose.map_or(String::new(), |prose| docstring(prose)))
-        });
+        let prose = schema["description"].as_str().map_or(String::new(), docstring);
+        let fields = fields
+            .iter()
+            .map(|(key, kind, prose)| format!("    {key}: {kind}\n{}", prose.map_or(String::new(), docstring)));
         Ok(format!("class {name}(TypedDict):\n{prose}{}", fields.collect::<String>()))
     }
 

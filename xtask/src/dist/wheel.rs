@@ -21,7 +21,6 @@ pub fn make(into: &Path) -> anyhow::Result<()> {
     let mut build = Command::new(tools.join("bin/maturin"));
     of_reproducible(&mut build, root(), &[])?;
     build.args(["build", "--quiet", "--profile", Flavour::PLAIN.profile, "--out"]).arg(into);
-    // Its list of crates names folders of this machine; sbom.cdx.json lists them, too.
     build.arg("--manifest-path").arg(root().join(PACKAGE).join("Cargo.toml"));
     build.env("CARGO", cargo()?.get_program()).env("CARGO_TARGET_DIR", target()?.join("dist-wheel"));
     ensure!(build.status()?.success(), "the wheel does not build");

@@ -1,12 +1,13 @@
 //! The wheel in an environment of its own, as a new user has it, and its tests; what is shown becomes docs/examples/python.txt.
 
 use super::super::wheel::{PACKAGE, environment, wheel_in};
-use super::{RECORDING, folder, output, root, unpacked};
+use super::{folder, output, root, unpacked};
 use anyhow::{Context, ensure};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use wait4::Wait4;
 
 /// Where the transcript is kept.
 const SHOWN: &str = "docs/examples/python.txt";
@@ -19,7 +20,10 @@ const WITH: [&str; 6] =
 const AT_MOST: f64 = 2.0;
 
 /// Of so many runs of each the shortest is taken.
-const RUNS: usize = 7;
+const RUNS: usize = 5;
+
+/// What the recording of these runs is simulated from.
+const SCENARIO: &str = "scenarios/port-loop.toml";
 
 /// What both are asked, and how the command is.
 const ASKED: [(&str, &str, &[&str]); 4] = [
@@ -34,15 +38,15 @@ const FIRST: &[&str] = &["exitscope report corpus/x86-svm/t2.data.gz | head -4"]
 
 /// The same, where polars is, too.
 const ANSWERS: &[&str] = &[
-    "python crates/python/examples/since_yesterday.py corpus/x86-svm/t4-zstd.data.gz corpus/x86-svm/t4-pipe.data.gz \
-     corpus/x86-svm/t4-callchain.data.gz",
-    "python -c \"import exitscope; exitscope.read('no/such.data')\"",
+    "python crates/python/examples/since_yesterday.py corpus/x86-svm/t4-zstd.data.gz corpus/x86-svm/t4-pipe.data.gz",
+    "python -c \"import exitscope; exitscope.read('no/such.data')\" 2>&1 | tail -1",
 ];
 
 pub fn check() -> anyhow::Result<String> {
     let wheel = wheel_in(&folder())?;
     let name = wheel.file_name().context("a wheel without a name")?.to_string_lossy().into_owned();
     ensure!(name.contains("-cp39-abi3-"), "{name} is not of every Python from 3.9 on");
+    names_no_path(&wheel)?;
     let place = tempfile::tempdir()?;
     let began = Instant::now();
     output(Command::new("python3").args(["-m", "venv"]).arg(place.path()))?;
@@ -60,11 +64,28 @@ pub fn check() -> anyhow::Result<String> {
     ensure!(slowest <= AT_MOST, "Python takes {slowest:.2} times as long as the command:\n{table}");
     let text = format!(
         "# A wheel, in an environment of its own\n$ pip install ./dist/{name}\n{first}\n# Where polars is, too\n{}\n\
-         # Seconds, interpreter and imports included: at most {AT_MOST:.0} times the command's\n{table}",
+         # Seconds of CPU time for the same of a recording of a simulated second, starting the interpreter included; at most {AT_MOST:.0} \
+         times the command's\n{table}",
         shown(&full, ANSWERS)?
     );
     fs::write(root().join(SHOWN), text)?;
-    Ok(format!("{tested}; first report after {seconds:.1} s; at most {slowest:.2} times the command's time"))
+    Ok(format!("{tested}; first report after {seconds:.1} s; {slowest:.2} times the command's CPU time at most"))
+}
+
+/// No file of it names a folder of the machine that built it.
+fn names_no_path(wheel: &Path) -> anyhow::Result<()> {
+    let place = tempfile::tempdir()?;
+    output(Command::new("python3").args(["-m", "zipfile", "--extract"]).arg(wheel).arg(place.path()))?;
+    let mut names = Command::new("grep");
+    names.args(["--recursive", "--files-with-matches", "--fixed-strings"]).arg(root()).arg(place.path());
+    let named = names.output()?;
+    ensure!(
+        named.status.code() == Some(1),
+        "these name {}: {}",
+        root().display(),
+        String::from_utf8_lossy(&named.stdout)
+    );
+    Ok(())
 }
 
 /// Installs the wheel. It needs no other package, and none is looked for.
@@ -98,15 +119,21 @@ fn tests(bin: &Path, program: &Path) -> anyhow::Result<String> {
     Ok(last.split(" in ").next().unwrap_or_default().to_string())
 }
 
-/// How long Python and the command take for the same: how many times as long at most, and a table.
+/// CPU time of Python and of the command for the same: how many times as long Python takes at most, and a table. CPU time, because others
+/// may use the machine meanwhile.
 fn times(bin: &Path, program: &Path) -> anyhow::Result<(f64, String)> {
+    let place = tempfile::tempdir()?;
+    let recording = place.path().join("perf.data");
+    let mut simulate = Command::new(program);
+    simulate.args(["sim", SCENARIO, "--set", "duration=1s", "--trace"]).arg(&recording);
+    output(simulate.current_dir(root()))?;
     let (mut slowest, mut table) = (0.0, "             Python  command  times\n".to_string());
     for (name, asked, arguments) in ASKED {
-        let script = format!("import exitscope; recording = exitscope.read('{RECORDING}'); {asked}");
+        let script = format!("import exitscope; recording = exitscope.read({recording:?}); {asked}");
         let (mut python, mut command) = (Duration::MAX, Duration::MAX);
         for _ in 0..RUNS {
             python = python.min(time(Command::new(bin.join("python")).args(["-c", &script]))?);
-            command = command.min(time(Command::new(program).args(arguments).arg(RECORDING))?);
+            command = command.min(time(Command::new(program).args(arguments).arg(&recording))?);
         }
         let times = python.as_secs_f64() / command.as_secs_f64();
         table += &format!("{name:10}{:9.3}{:9.3}{times:7.2}\n", python.as_secs_f64(), command.as_secs_f64());
@@ -115,8 +142,9 @@ fn times(bin: &Path, program: &Path) -> anyhow::Result<(f64, String)> {
     Ok((slowest, table))
 }
 
+/// CPU time of a command, which must succeed.
 fn time(command: &mut Command) -> anyhow::Result<Duration> {
-    let began = Instant::now();
-    output(command.current_dir(root()))?;
-    Ok(began.elapsed())
+    let used = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?.wait4()?;
+    ensure!(used.status.success(), "{command:?} failed");
+    Ok(used.rusage.utime + used.rusage.stime)
 }
