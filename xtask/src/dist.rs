@@ -3,6 +3,7 @@
 //! ```text
 //! cargo, by `compile` ─► program ─┬─► `contents`, a row for each file ─┬─► `tarball`
 //!                                 │                                    ├─► `deb`
+//!                                 │                                    ├─► `rpm`
 //!                                 │                                    └─► `image`
 //!                                 └─► `sbom`                                 all ─► SHA256SUMS ─► `check`
 //! maturin ─► `wheel`
@@ -17,6 +18,7 @@ mod contents;
 mod deb;
 mod image;
 mod recorded_build;
+mod rpm;
 mod sbom;
 mod tarball;
 mod tools;
@@ -98,6 +100,7 @@ fn make_all(flags: &Flags, folder: &Path) -> anyhow::Result<()> {
         tarball::make(&Flavour::FLEET, &program, folder)?;
     }
     deb::make(&program, folder)?;
+    rpm::make(&program, folder)?;
     image::make(&program, folder)?;
     if flags.program.is_none() {
         wheel::make(folder)?;

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 mod container;
 mod debian;
+mod fedora;
 mod wheel;
 
 /// What is tried.
@@ -26,6 +27,8 @@ pub enum Part {
     Program,
     /// Debian's package: lintian, and installed, used and removed in a clean root
     Deb,
+    /// RPM's package: installed by rpm, used and removed in a clean root
+    Rpm,
     /// The image: run by crun, as nobody, read-only
     Image,
     /// Python's wheel: installed, its tests, and its times beside the command's
@@ -55,6 +58,7 @@ pub fn run(only: &[Part]) -> anyhow::Result<()> {
             Part::Sums => sums(),
             Part::Program => program(),
             Part::Deb => debian::check(),
+            Part::Rpm => fedora::check(),
             Part::Image => container::check(),
             Part::Wheel => wheel::check(),
             Part::Sbom => crates(),
