@@ -3,8 +3,10 @@
 //! ```text
 //! cargo, by `compile` ─► program ─┬─► `contents`, a row for each file ─┬─► `tarball`
 //!                                 │                                    ├─► `deb`
+//!                                 │                                    ├─► `rpm`
 //!                                 │                                    └─► `image`
 //!                                 └─► `sbom`                                 all ─► SHA256SUMS ─► `check`
+//! maturin ─► `wheel`
 //! ```
 //!
 //! Nothing here depends on the time or the place: times are that of the last commit, and paths are taken out of the program.
@@ -16,10 +18,12 @@ mod contents;
 mod deb;
 mod image;
 mod recorded_build;
+mod rpm;
 mod sbom;
 mod tarball;
 mod tools;
 mod transcript;
+mod wheel;
 
 use crate::{root, target};
 use anyhow::{Context, ensure};
@@ -35,14 +39,17 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Flags of `cargo xtask dist`.
 #[derive(clap::Args)]
 pub struct Flags {
-    /// Try what is in dist/: install it in clean roots, use it, build the program again; writes docs/examples/install.txt
+    /// Try what is in dist/: install it in clean roots, use it, build the program again; writes docs/examples/install.txt and python.txt
     #[arg(long)]
     check: bool,
     /// Also make the tarball of the command with the store, SQL and clusters, which takes half an hour to build
     #[arg(long, conflicts_with = "check")]
     fleet: bool,
-    /// Pack this program and build none, for work on the packages
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["check", "fleet"])]
+    /// Make the wheel again, and nothing else
+    #[arg(long, conflicts_with_all = ["check", "fleet"])]
+    wheel: bool,
+    /// Pack this program and build none, so that there is no wheel, for work on the packages
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["check", "fleet", "wheel"])]
     program: Option<PathBuf>,
     /// With --check: only these parts
     #[arg(long, value_name = "PART", requires = "check", value_delimiter = ',')]
@@ -60,28 +67,45 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
         compile::PAGE
     );
     let folder = folder();
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
+    if flags.wheel {
+        fs::create_dir_all(&folder)?;
+        if let Ok(wheel) = wheel::wheel_in(&folder) {
+            fs::remove_file(wheel)?;
+        }
+        wheel::make(&folder)?;
+    } else {
+        make_all(flags, &folder)?;
     }
-    fs::create_dir_all(&folder)?;
-    let program = match &flags.program {
-        Some(program) => program.clone(),
-        None => compile::compile(&Flavour::PLAIN, root(), &target()?.join("dist"))?,
-    };
-    tarball::make(&Flavour::PLAIN, &program, &folder)?;
-    if flags.fleet {
-        let program = compile::compile(&Flavour::FLEET, root(), &target()?.join("dist"))?;
-        tarball::make(&Flavour::FLEET, &program, &folder)?;
-    }
-    deb::make(&program, &folder)?;
-    image::make(&program, &folder)?;
-    sbom::make(&folder)?;
     write_sums(&folder)?;
     for file in files_of(&folder)? {
         let size = fs::metadata(folder.join(&file))?.len();
         println!("{:>7.1} MB  dist/{file}", size as f64 / 1e6);
     }
     Ok(())
+}
+
+/// Makes the packages, where there are none then.
+fn make_all(flags: &Flags, folder: &Path) -> anyhow::Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder)?;
+    }
+    fs::create_dir_all(folder)?;
+    let program = match &flags.program {
+        Some(program) => program.clone(),
+        None => compile::compile(&Flavour::PLAIN, root(), &target()?.join("dist"))?,
+    };
+    tarball::make(&Flavour::PLAIN, &program, folder)?;
+    if flags.fleet {
+        let program = compile::compile(&Flavour::FLEET, root(), &target()?.join("dist"))?;
+        tarball::make(&Flavour::FLEET, &program, folder)?;
+    }
+    deb::make(&program, folder)?;
+    rpm::make(&program, folder)?;
+    image::make(&program, folder)?;
+    if flags.program.is_none() {
+        wheel::make(folder)?;
+    }
+    sbom::make(folder)
 }
 
 /// Where packages are put.
@@ -125,10 +149,12 @@ fn sha256(bytes: &[u8]) -> String {
 }
 
 /// What `sha256sum --check` reads.
+const SUMS: &str = "SHA256SUMS";
+
 fn write_sums(folder: &Path) -> anyhow::Result<()> {
     let mut sums = String::new();
-    for file in files_of(folder)? {
+    for file in files_of(folder)?.into_iter().filter(|file| file != SUMS) {
         sums += &format!("{}  {file}\n", sha256(&fs::read(folder.join(&file))?));
     }
-    Ok(fs::write(folder.join("SHA256SUMS"), sums)?)
+    Ok(fs::write(folder.join(SUMS), sums)?)
 }

@@ -7,7 +7,7 @@
 //! cargo xtask prose CRATE  prints what a crate says to its users, with files and lines
 //! cargo xtask docs    writes the generated documents anew, and the front end's types
 //! cargo xtask bench   measures exitscope and its simulator against their peers, and writes docs/benchmarks.md
-//! cargo xtask dist    makes what people install; with --check, installs and uses it; writes docs/examples/install.txt
+//! cargo xtask dist    makes what people install; with --check, installs and uses it; writes docs/examples/{install,python}.txt
 //! cargo xtask gains   holds what advice says that changes win against made recordings of which that is known; writes docs/gains.md
 //! cargo xtask nulls   counts how often diff finds a change in recordings of unchanged guests, or try in made series; writes docs
 //! cargo xtask predictions  simulates anew what docs/predictions.csv rests on, and prints both

@@ -47,7 +47,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("page", &["units", "policy", "model", "analysis", "advice", "view"]),
     ("serve", &["units", "http", "model", "record", "analysis", "pipeline", "view", "page"]),
     ("export", &["units", "model", "analysis", "view"]),
-    ("store", &["units", "model"]),
+    ("columns", &["model"]),
+    ("store", &["units", "model", "columns"]),
     ("ingest", &["model", "apply", "trace", "analysis", "advice", "pipeline", "view", "export", "measure", "store"]),
     ("query", &["units", "stats", "model", "analysis", "store"]),
     ("fleet", &["units", "stats", "model", "analysis", "view", "store", "query"]),
@@ -85,6 +86,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "fleet",
         ],
     ),
+    ("python", &["model", "trace", "analysis", "view", "export", "columns", "exitscope"]),
 ];
 
 /// The largest file outside corpus/, in bytes.

@@ -184,6 +184,8 @@ pub enum GeneratedDocument {
     DoctorSchema,
     /// JSON schema of the data of a page (`--html`)
     PageSchema,
+    /// Types of Python of the schemas of `report`, `advise` and `diff`
+    PythonTypes,
     /// Lines of coverage: lost, not understood and unused events (Markdown)
     Losses,
     /// Texts of counts: what is read, the columns, the rules (Markdown)

@@ -9,11 +9,11 @@ use exitscope_exporter::write_metrics_document;
 use exitscope_page::PageData;
 use exitscope_view::{
     AdviceReport, Comparison, CountsComparison, CountsReport, DoctorReport, EventRow, Fleet, LabReport, Report,
-    SimReport, Sweep, documents, write_mechanisms,
+    SimReport, Sweep, documents, write_mechanisms, write_python_types,
 };
-use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
+use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 use std::io::{self, Write};
 use std::path::Path;
@@ -37,10 +37,12 @@ pub fn man(directory: Option<&Path>, out: &mut dyn Write) -> anyhow::Result<Outc
 }
 
 pub fn print(what: GeneratedDocument, out: &mut dyn Write) -> anyhow::Result<Outcome> {
-    let settings = SchemaSettings::default().for_serialize();
-    let schemas = settings.with_transform(RecursiveTransform(absent_is_not_null)).into_generator();
     let fine = |done: io::Result<()>| Ok(done.map(|()| Outcome::Fine)?);
     let schema = match what {
+        GeneratedDocument::PythonTypes => {
+            let schemas = [schema::<Report>(), schema::<AdviceReport>(), schema::<Comparison>()];
+            return fine(write_python_types(&schemas.map(Value::from), out));
+        }
         GeneratedDocument::Losses => return fine(documents::losses(out)),
         GeneratedDocument::Counts => return fine(documents::counts(out)),
         GeneratedDocument::Knobs => return fine(documents::knobs(out)),
@@ -51,26 +53,33 @@ pub fn print(what: GeneratedDocument, out: &mut dyn Write) -> anyhow::Result<Out
         GeneratedDocument::Models => return fine(documents::cost_models(&exitscope_scenario::models()?, out)),
         GeneratedDocument::Metrics => return fine(write_metrics_document(out)),
         GeneratedDocument::Columns => return fine(documents::columns(out)),
-        GeneratedDocument::ReportSchema => schemas.into_root_schema_for::<Report>(),
-        GeneratedDocument::DiffSchema => schemas.into_root_schema_for::<Comparison>(),
-        GeneratedDocument::CountsSchema => schemas.into_root_schema_for::<CountsReport>(),
-        GeneratedDocument::CountsDiffSchema => schemas.into_root_schema_for::<CountsComparison>(),
-        GeneratedDocument::EventsSchema => schemas.into_root_schema_for::<EventRow>(),
-        GeneratedDocument::TopSchema => schemas.into_root_schema_for::<exitscope_top::Frame>(),
-        GeneratedDocument::ReplaySchema => schemas.into_root_schema_for::<exitscope_view::Replay>(),
-        GeneratedDocument::AdviseSchema => schemas.into_root_schema_for::<AdviceReport>(),
-        GeneratedDocument::TrySchema => schemas.into_root_schema_for::<exitscope_view::TrialReport>(),
-        GeneratedDocument::SimSchema => schemas.into_root_schema_for::<SimReport>(),
-        GeneratedDocument::SweepSchema => schemas.into_root_schema_for::<Sweep>(),
-        GeneratedDocument::LabSchema => schemas.into_root_schema_for::<LabReport>(),
-        GeneratedDocument::FleetSchema => schemas.into_root_schema_for::<Fleet>(),
-        GeneratedDocument::PageSchema => schemas.into_root_schema_for::<PageData>(),
-        GeneratedDocument::DoctorSchema => schemas.into_root_schema_for::<DoctorReport>(),
-        GeneratedDocument::ValidateSchema => schemas.into_root_schema_for::<exitscope_validation::Validation>(),
+        GeneratedDocument::ReportSchema => schema::<Report>(),
+        GeneratedDocument::DiffSchema => schema::<Comparison>(),
+        GeneratedDocument::CountsSchema => schema::<CountsReport>(),
+        GeneratedDocument::CountsDiffSchema => schema::<CountsComparison>(),
+        GeneratedDocument::EventsSchema => schema::<EventRow>(),
+        GeneratedDocument::TopSchema => schema::<exitscope_top::Frame>(),
+        GeneratedDocument::ReplaySchema => schema::<exitscope_view::Replay>(),
+        GeneratedDocument::AdviseSchema => schema::<AdviceReport>(),
+        GeneratedDocument::TrySchema => schema::<exitscope_view::TrialReport>(),
+        GeneratedDocument::SimSchema => schema::<SimReport>(),
+        GeneratedDocument::SweepSchema => schema::<Sweep>(),
+        GeneratedDocument::LabSchema => schema::<LabReport>(),
+        GeneratedDocument::FleetSchema => schema::<Fleet>(),
+        GeneratedDocument::PageSchema => schema::<PageData>(),
+        GeneratedDocument::DoctorSchema => schema::<DoctorReport>(),
+        GeneratedDocument::ValidateSchema => schema::<exitscope_validation::Validation>(),
     };
     serde_json::to_writer_pretty(&mut *out, &schema)?;
     writeln!(out)?;
     Ok(Outcome::Fine)
+}
+
+/// The schema of what is written.
+fn schema<T: JsonSchema>() -> Schema {
+    let settings = SchemaSettings::default().for_serialize();
+    let generator = settings.with_transform(RecursiveTransform(absent_is_not_null)).into_generator();
+    generator.into_root_schema_for::<T>()
 }
 
 /// A field that is left out where it is `None` is never null.

@@ -22,7 +22,7 @@ use exitscope_model::{BesideRow, Exit, Halt, LedgerLine, TraceInfo, VcpuIdentity
 use exitscope_pipeline::{EarlierFiles, FirstReading, ReadOptions, read_again, read_input};
 use exitscope_trace::{Devices, Input};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
-use exitscope_view::{Coverage, plural, thousands};
+use exitscope_view::{plural, thousands};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 
@@ -156,7 +156,7 @@ struct Known {
 pub fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let plan = plan(args)?;
     let known = survey(&plan)?;
-    for line in Coverage::of(&known.totals.ledger, known.totals.exits, known.totals.timed_exits).damage() {
+    for line in known.totals.damage() {
         say!("{line}");
     }
     let written = match &plan.to {
@@ -165,6 +165,15 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     };
     say(&plan, &known, &written);
     Ok(Outcome::Fine)
+}
+
+/// The same to something else than a file.
+pub fn to<E: Export>(args: &ExportArgs, begin: impl FnOnce(&ExportedVcpus) -> E) -> anyhow::Result<(E, Vec<String>)> {
+    let plan = plan(args)?;
+    let known = survey(&plan)?;
+    let mut export = begin(&known.lanes);
+    pass(&plan, &known, &mut export)?;
+    Ok((export, known.totals.damage()))
 }
 
 /// What the flags ask for. Each is named, so that a new one has an effect.
@@ -231,8 +240,7 @@ fn survey(plan: &ExportPlan) -> anyhow::Result<Known> {
 
 /// The second reading.
 fn write(plan: &ExportPlan, known: &Known, out: &mut dyn Write) -> anyhow::Result<ExportCounts> {
-    let ExportPlan { inputs, exits: SelectedExits { selection, options, .. }, .. } = plan;
-    let Known { lanes, totals, readings } = known;
+    let Known { lanes, totals, .. } = known;
     let names: Vec<&str> = totals.traces.iter().map(|trace| trace.name.as_str()).collect();
     let title = format!("VM exits of {}", names.join(", "));
     let mut export: Box<dyn Export + '_> = match plan.format {
@@ -248,6 +256,13 @@ fn write(plan: &ExportPlan, known: &Known, out: &mut dyn Write) -> anyhow::Resul
             Box::new(OpenMetrics { out, info: &totals.info, recorded, exits: 0 })
         }
     };
+    pass(plan, known, export.as_mut())
+}
+
+/// Passes the exits on, and ends the export.
+fn pass(plan: &ExportPlan, known: &Known, export: &mut dyn Export) -> anyhow::Result<ExportCounts> {
+    let ExportPlan { inputs, exits: SelectedExits { selection, options, .. }, .. } = plan;
+    let Known { lanes, readings, .. } = known;
     let mut earlier = EarlierFiles::of_run(inputs);
     let mut options = *options;
     options.source.exit_info = true;
@@ -256,7 +271,7 @@ fn write(plan: &ExportPlan, known: &Known, out: &mut dyn Write) -> anyhow::Resul
             selection: selection.clone(),
             window: (Moment::default(), Moment::MAX),
             lanes,
-            export: export.as_mut(),
+            export: &mut *export,
             failed: None,
         };
         read_again(input, &mut earlier, first, options, &mut passing)?;

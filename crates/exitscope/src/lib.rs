@@ -61,9 +61,14 @@ mod validate;
 mod views;
 
 use clap::Parser;
-use cli::{Cli, Command};
+use cli::{Cli, Command, ReportArgs};
+use exitscope_export::{Export, ExportedVcpus};
+pub use exitscope_measure::is_started_by;
 use exitscope_measure::{is_watchdog, run_watchdog};
+use exitscope_model::{HaltRow, Spread};
+use exitscope_view::Report;
 use std::cell::Cell;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
@@ -73,29 +78,62 @@ pub struct CommandLine(Cli);
 
 impl CommandLine {
     /// Parses arguments, of which the first is the program's name.
-    pub fn parse(arguments: &[&str]) -> Result<CommandLine, clap::Error> {
-        Cli::try_parse_from(arguments).map(CommandLine)
+    pub fn parse(arguments: &[impl AsRef<OsStr>]) -> Result<CommandLine, clap::Error> {
+        Cli::try_parse_from(arguments.iter().map(AsRef::as_ref)).map(CommandLine)
     }
 
     /// Does what it says, and gives the code to exit with; what the command prints on standard output goes to `out`,
     /// complaints to standard error.
     pub fn run(&self, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
-        run(&self.0, out).map(Outcome::code)
+        run(&self.0, out).map(|outcome| ExitCode::from(outcome.code()))
+    }
+
+    /// Passes the exits that an `export` selects to what `begin` makes for their vCPUs, whatever its format; returns it, and what of the
+    /// recordings was lost or damaged, a sentence each.
+    pub fn export_to<E: Export>(&self, begin: impl FnOnce(&ExportedVcpus) -> E) -> anyhow::Result<(E, Vec<String>)> {
+        let Command::Export(args) = &self.0.command else { anyhow::bail!("not a command line of `exitscope export`") };
+        export::to(args, begin)
+    }
+
+    /// What a `report` prints as JSON or CSV, of recordings.
+    pub fn report(&self) -> anyhow::Result<Report> {
+        report::report(self.report_args()?)
+    }
+
+    /// The halts of the vCPUs that a `report` selects, a row for each vCPU; and what was lost or damaged, a sentence each.
+    pub fn halts(&self) -> anyhow::Result<(Vec<HaltRow<Spread>>, Vec<String>)> {
+        report::halts(self.report_args()?)
+    }
+
+    fn report_args(&self) -> anyhow::Result<&ReportArgs> {
+        match &self.0.command {
+            Command::Report(args) => Ok(args),
+            _ => anyhow::bail!("not a command line of `exitscope report`"),
+        }
     }
 }
 
 /// The command: runs the process's command line, and gives the code to exit with.
 pub fn main() -> ExitCode {
-    if is_watchdog() {
+    ExitCode::from(main_of(std::env::args_os().collect()))
+}
+
+/// The same of these arguments, of which the first is the program's name. If the process is an interpreter's, [`is_started_by`] is told
+/// before how it starts the command.
+pub fn main_of(arguments: Vec<OsString>) -> u8 {
+    if is_watchdog(&arguments) {
         return run_watchdog();
     }
-    let cli = Cli::parse();
-    permitted::go_on_as_permitted(&cli.command);
+    let cli = Cli::parse_from(arguments);
+    let instead = permitted::go_on_as_permitted(&cli.command);
     match run_to_stdout(&cli) {
         Ok(outcome) => outcome.code(),
         Err(error) => {
             say!("{error:#}");
-            ExitCode::from(2)
+            if let Some(instead) = instead.filter(|_| permitted::is_forbidden(&error)) {
+                say!("{instead}");
+            }
+            2
         }
     }
 }
@@ -121,11 +159,11 @@ enum Outcome {
 }
 
 impl Outcome {
-    fn code(self) -> ExitCode {
+    fn code(self) -> u8 {
         match self {
-            Outcome::Fine => ExitCode::SUCCESS,
-            Outcome::Findings => ExitCode::from(1),
-            Outcome::Failed => ExitCode::from(2),
+            Outcome::Fine => 0,
+            Outcome::Findings => 1,
+            Outcome::Failed => 2,
         }
     }
 }

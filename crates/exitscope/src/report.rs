@@ -5,8 +5,10 @@ use crate::report_plan::{PrintedForm, PrintedReport, ReportPlan, ReportTask};
 use crate::terminal::terminal_style;
 use crate::totals::Totals;
 use crate::{Outcome, bundle, html, write_json};
+use anyhow::bail;
 use exitscope_advice::{MAX_KEPT_LIVE, PageFacts};
-use exitscope_analysis::Facts;
+use exitscope_analysis::{DurationStats, Facts};
+use exitscope_model::{HaltRow, Spread};
 use exitscope_pipeline::ReadTrace;
 use exitscope_view::{
     AdviceReport, Report, gang_script, mail_text, report_page, view_page, write_csv, write_page, write_summary,
@@ -22,7 +24,14 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
 }
 
-fn print(plan: &ReportPlan, printed: &PrintedReport, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+/// What is printed as JSON or CSV.
+pub fn report(args: &ReportArgs) -> anyhow::Result<Report> {
+    let (plan, printed) = of_recordings(args)?;
+    Ok(made(&plan, &printed)?.0)
+}
+
+/// A report, and what is printed beside it.
+fn made(plan: &ReportPlan, printed: &PrintedReport) -> anyhow::Result<(Report, Option<AdviceReport>, Outcome)> {
     let (mut facts, totals, advised) = match printed.form.has_advice() {
         true => facts_and_advice(plan)?,
         false => {
@@ -35,6 +44,11 @@ fn print(plan: &ReportPlan, printed: &PrintedReport, out: &mut dyn Write) -> any
     }
     let (mut report, outcome) = plan.report(&facts, totals, advised.as_ref());
     printed.add_hidden(&mut report, &facts)?;
+    Ok((report, advised, outcome))
+}
+
+fn print(plan: &ReportPlan, printed: &PrintedReport, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    let (report, advised, outcome) = made(plan, printed)?;
     match printed.form {
         PrintedForm::Json => write_json(&report, out)?,
         PrintedForm::Csv => {
@@ -63,6 +77,22 @@ fn print(plan: &ReportPlan, printed: &PrintedReport, out: &mut dyn Write) -> any
 /// The recordings as the user called them.
 fn names(report: &Report) -> String {
     report.traces.iter().map(|trace| trace.name.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+/// The halts of all traces, a row for each vCPU; and what was lost or damaged, a sentence each.
+pub fn halts(args: &ReportArgs) -> anyhow::Result<(Vec<HaltRow<Spread>>, Vec<String>)> {
+    let (plan, _) = of_recordings(args)?;
+    let (facts, totals) = facts(&plan)?;
+    Ok((facts.halts.rows(&totals.info, DurationStats::spread).0, totals.damage()))
+}
+
+/// The plan of a report that is printed of recordings.
+fn of_recordings(args: &ReportArgs) -> anyhow::Result<(ReportPlan, PrintedReport)> {
+    match ReportTask::of(args)? {
+        ReportTask::Printed(plan, printed) => Ok((plan, printed)),
+        ReportTask::Counts(_) => bail!("texts of counts have neither exits nor halts: name recordings"),
+        ReportTask::Bundle(_) | ReportTask::Page(..) => bail!("neither a bundle nor a page is printed"),
+    }
 }
 
 /// The facts of all traces.

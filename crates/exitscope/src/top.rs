@@ -5,6 +5,7 @@ use crate::host::LiveHost;
 use crate::terminal::terminal_style;
 use crate::{Outcome, write_json};
 use anyhow::bail;
+use exitscope_measure::this_program;
 use exitscope_signals::{catch_signals, signalled};
 use exitscope_top::{ChildCommands, RecordTarget, Top, TopOptions};
 use std::io::{self, IsTerminal, Write};
@@ -73,14 +74,14 @@ impl ChildCommands for TopArgs {
             (RecordTarget::All, Some(name)) => vec![format!("--vm={name}")],
             (RecordTarget::All, None) => self.whose.pid.iter().map(|pid| format!("--pid={pid}")).collect(),
         };
-        let mut command = Command::new("/proc/self/exe");
+        let mut command = this_program();
         command.arg("record").arg(format!("--for={}s", length.as_secs())).args(whose);
         command.args(self.no_bpf.then_some("--no-bpf")).arg(format!("--output={}", file.display()));
         command
     }
 
     fn report(&self, file: &Path, is_all: bool) -> Command {
-        let mut command = Command::new("/proc/self/exe");
+        let mut command = this_program();
         command.arg("report").arg(file).args(is_all.then_some("--all"));
         command
     }

@@ -3,7 +3,7 @@
 use crate::read;
 use exitscope_model::{Ledger, TraceInfo};
 use exitscope_pipeline::{ReadError, ReadTrace};
-use exitscope_view::TraceRow;
+use exitscope_view::{Coverage, TraceRow};
 
 /// What several traces come to besides their facts.
 #[derive(Default)]
@@ -18,6 +18,11 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// What was lost or damaged, a sentence each.
+    pub fn damage(&self) -> Vec<String> {
+        Coverage::of(&self.ledger, self.exits, self.timed_exits).damage().map(ToString::to_string).collect()
+    }
+
     /// Adds a trace.
     pub fn add(&mut self, trace: ReadTrace) {
         self.traces.push(read::row(&trace));

@@ -27,6 +27,7 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("fleet.schema.json", "docs fleet-schema"),
     ("doctor.schema.json", "docs doctor-schema"),
     ("page.schema.json", "docs page-schema"),
+    ("../crates/python/exitscope/schemas.py", "docs python-types"),
     ("validation.md", "validate --format markdown"),
     ("losses.md", "docs losses"),
     ("causes.md", "docs causes"),

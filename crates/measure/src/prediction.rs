@@ -1,5 +1,6 @@
 //! What a trial is predicted to find: the host is recorded for a moment, and the values are replayed over that.
 
+use crate::this_program;
 use exitscope_advice::PredictedFigure;
 use exitscope_analysis::replay::{HaltPolicy, knobs_of};
 use exitscope_apply::TriedSetting;
@@ -14,7 +15,7 @@ use exitscope_view::PredictedFromRow;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
@@ -103,7 +104,7 @@ fn prediction(of: &PredictedFigure) -> Prediction {
 
 /// Has another process of this program record: it has its own rings and threads, which are gone with it.
 fn record(processes: &Processes, length: Nanos, to: &Path) -> Result<(), String> {
-    let mut recorder = Command::new("/proc/self/exe");
+    let mut recorder = this_program();
     recorder.args(["record", "--for", &format!("{}ns", length.0), "--output"]).arg(to);
     if let Processes::These(these) = processes {
         these.iter().for_each(|process| _ = recorder.args(["-p", &process.to_string()]));

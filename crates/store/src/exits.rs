@@ -1,7 +1,8 @@
 //! The file of exits, a row each.
 
-use crate::columns::{ExitStrings, RowBatch};
+use crate::columns::StoredRows;
 use arrow_select::take::take_record_batch;
+use exitscope_columns::ExitStrings;
 use exitscope_model::{Exit, ExitRow, ExitRows, SubjectNames, WhoRow, exit_columns};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
@@ -55,7 +56,7 @@ pub struct ExitWriter<W: Write + Send> {
     run: String,
     vcpus: Vec<Arc<WhoRow>>,
     rows: ExitRows,
-    batch: RowBatch<ExitRow>,
+    batch: StoredRows<ExitRow>,
     /// Of the rows in hand: vCPU and moment, to sort by.
     places: Vec<(u32, u64)>,
     writer: ArrowWriter<W>,
@@ -64,7 +65,7 @@ pub struct ExitWriter<W: Write + Send> {
 impl<W: Write + Send> ExitWriter<W> {
     /// Begins a file: of the recording `run`, of these vCPUs.
     pub fn begin(out: W, run: &str, vcpus: Vec<Arc<WhoRow>>) -> Result<ExitWriter<W>, ParquetError> {
-        let batch = RowBatch::new(&exit_columns(), ExitStrings::Numbered);
+        let batch = StoredRows::new(&exit_columns(), ExitStrings::Numbered);
         let writer = ArrowWriter::try_new(out, batch.schema(), Some(exit_properties()))?;
         Ok(ExitWriter { run: run.to_string(), vcpus, rows: ExitRows::default(), batch, places: Vec::new(), writer })
     }

@@ -1,7 +1,8 @@
 //! Files of sums, which can be added up over recordings: of exits, of halts, of ganged exits.
 
-use crate::columns::{ExitStrings, RowBatch};
+use crate::columns::StoredRows;
 use crate::exits::properties;
+use exitscope_columns::ExitStrings;
 use exitscope_model::{Column, GangRow, HaltRow, Spread, SumRow};
 use parquet::arrow::ArrowWriter;
 use parquet::errors::ParquetError;
@@ -25,7 +26,7 @@ pub(crate) fn write<R, W: Write + Send>(
     run: &str,
     rows: &[R],
 ) -> Result<W, ParquetError> {
-    let mut batch = RowBatch::new(columns, ExitStrings::Plain);
+    let mut batch = StoredRows::new(columns, ExitStrings::Plain);
     let mut writer = ArrowWriter::try_new(out, batch.schema(), Some(properties().build()))?;
     rows.iter().for_each(|row| batch.push(run, row));
     writer.write(&batch.take()?)?;

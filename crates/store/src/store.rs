@@ -1,7 +1,7 @@
 //! The store: adding, joining, dropping, checking.
 
 use crate::StoreError;
-use crate::columns::{ExitStrings, schema as columns_of};
+use crate::columns::schema as columns_of;
 use crate::error::DamagedFile;
 use crate::exits::{ExitWriter, exit_properties, properties};
 use crate::location::{READS, StoreLocation, Upload, Uploaded, hash, why};
@@ -11,6 +11,7 @@ use crate::verify::{CHANGED, VerifiedBytes, VerifiedFiles, is_of, of_rows, of_si
 use arrow_array::{RecordBatch, new_null_array};
 use arrow_schema::{ArrowError, FieldRef, SchemaRef};
 use bytes::Bytes;
+use exitscope_columns::ExitStrings;
 use exitscope_model::{Column, Exit, SubjectNames, WhoRow, exit_columns, gang_columns, halt_columns, sum_columns};
 use object_store::path::Path;
 use parquet::arrow::ArrowWriter;

@@ -65,16 +65,22 @@ fn place_columns(dim: Dimension) -> &'static [Column<GroupKeyRow>] {
 const SUBJECT_COLUMNS: &[Column<GroupKeyRow>] =
     &[("direction", |place| text(place.direction)), ("subject_name", |place| text(place.subject_name.as_ref()))];
 
+/// What says which group a row is, along these dimensions.
+fn places(by: &[Dimension]) -> impl Iterator<Item = &'static Column<GroupKeyRow>> {
+    let is_about = by.iter().any(|dim| *dim == Dimension::Subject || ABOUT.contains(dim));
+    by.iter().flat_map(|dim| place_columns(*dim)).chain(if is_about { SUBJECT_COLUMNS } else { &[] })
+}
+
+/// The names of the columns that say which group a row is, along these dimensions.
+pub fn place_names(by: &[Dimension]) -> Vec<&'static str> {
+    places(by).map(|column| column.0).collect()
+}
+
 /// Writes the rows with a heading: which group, then its figures, all under their JSON names and as JSON has them.
 /// Empty where JSON has nothing.
 pub fn write_csv(report: &Report, out: impl Write) -> io::Result<()> {
     let mut out = csv::Writer::from_writer(out);
-    let about = if report.by.iter().any(|dim| *dim == Dimension::Subject || ABOUT.contains(dim)) {
-        SUBJECT_COLUMNS
-    } else {
-        &[]
-    };
-    let places: Vec<_> = report.by.iter().flat_map(|dim| place_columns(*dim)).chain(about).collect();
+    let places: Vec<_> = places(&report.by).collect();
     let headings = places.iter().map(|column| column.0).chain(FIGURES.map(|column| column.0));
     out.write_record(headings).map_err(io::Error::from)?;
     for row in &report.rows {

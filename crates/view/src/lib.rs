@@ -49,6 +49,7 @@ mod phases;
 mod phases_page;
 mod pio;
 mod pio_page;
+mod python_types;
 mod replay;
 mod replay_figures;
 mod replay_page;
@@ -87,7 +88,7 @@ pub use counts::{
     CountsAdviceRow, CountsComparison, CountsReport, CountsRow, NotComparedRow, SystemChangeRow,
 };
 pub use counts_page::{counts_advice_page, counts_comparison_page, counts_page};
-pub use csv_rows::{write_csv, write_metrics_csv, write_replay_csv, write_sweep_csv};
+pub use csv_rows::{place_names, write_csv, write_metrics_csv, write_replay_csv, write_sweep_csv};
 pub use doctor_page::{CheckRow, DoctorReport, doctor_page};
 pub use events::{EventRow, event_text};
 pub use exit_bound::{ExitBoundRow, GuestCheckRow};
@@ -121,6 +122,7 @@ pub use page_html::write_page_html;
 pub use palette::{Palette, part_character, part_colour};
 pub use phases::{PhaseRow, PhaseRows, RemovableRow};
 pub use pio::{PioRow, PioRows, PioSum};
+pub use python_types::write_python_types;
 pub use replay::{DecisionsRow, FigureRow, KnobValueRow, Replay, ReplayRow};
 pub use replay_figures::{NoSuchFigure, ReplayTable};
 pub use replay_page::replay_page;

@@ -15,6 +15,8 @@ use tempfile::TempDir;
 
 mod container;
 mod debian;
+mod fedora;
+mod wheel;
 
 /// What is tried.
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
@@ -25,8 +27,12 @@ pub enum Part {
     Program,
     /// Debian's package: lintian, and installed, used and removed in a clean root
     Deb,
+    /// RPM's package: installed by rpm, used and removed in a clean root
+    Rpm,
     /// The image: run by crun, as nobody, read-only
     Image,
+    /// Python's wheel: installed, its tests, and its times beside the command's
+    Wheel,
     /// The list of crates, against what the program says itself
     Sbom,
     /// Licences, bans and sources of crates, and the licence of each file
@@ -52,7 +58,9 @@ pub fn run(only: &[Part]) -> anyhow::Result<()> {
             Part::Sums => sums(),
             Part::Program => program(),
             Part::Deb => debian::check(),
+            Part::Rpm => fedora::check(),
             Part::Image => container::check(),
+            Part::Wheel => wheel::check(),
             Part::Sbom => crates(),
             Part::Licences => licences(),
             Part::Again => again(),

@@ -30,7 +30,7 @@ pub struct Flavour {
     /// What packages are called.
     pub name: &'static str,
     /// Of the top Cargo.toml.
-    profile: &'static str,
+    pub profile: &'static str,
     features: &'static str,
     /// The largest program, in bytes; `None` is any.
     pub at_most: Option<u64>,
@@ -47,6 +47,16 @@ impl Flavour {
 /// Builds a tree's command below `into`; gives the program.
 pub fn compile(flavour: &Flavour, tree: &Path, into: &Path) -> anyhow::Result<PathBuf> {
     let mut build = Command::new(AUDITABLE.program()?);
+    of_reproducible(&mut build, tree, &["-Ctarget-feature=+crt-static"])?;
+    build.args(["auditable", "build", "--quiet", "--locked", "--package", "exitscope", "--bin", "exitscope"]);
+    build.args(["--profile", flavour.profile, "--features", flavour.features, "--target", TARGET]);
+    build.current_dir(tree).env("CARGO_TARGET_DIR", into);
+    ensure!(build.status()?.success(), "{} does not build", flavour.name);
+    Ok(into.join(TARGET).join(flavour.profile).join("exitscope"))
+}
+
+/// Has a command that builds a tree by cargo leave this machine's paths and the time out of it.
+pub fn of_reproducible(build: &mut Command, tree: &Path, flags: &[&str]) -> anyhow::Result<()> {
     // What is set and taken away for cargo.
     for (name, value) in cargo()?.get_envs() {
         match value {
@@ -55,7 +65,7 @@ pub fn compile(flavour: &Flavour, tree: &Path, into: &Path) -> anyhow::Result<Pa
         };
     }
     let paths = paths(tree)?;
-    let mut flags = vec!["-Ctarget-feature=+crt-static".to_string()];
+    let mut flags: Vec<String> = flags.iter().map(ToString::to_string).collect();
     flags.extend(paths.iter().map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display())));
     let of_c: Vec<String> =
         paths.iter().map(|(from, to)| format!("-ffile-prefix-map={}={to}", from.display())).collect();
@@ -63,14 +73,10 @@ pub fn compile(flavour: &Flavour, tree: &Path, into: &Path) -> anyhow::Result<Pa
         of_c.iter().all(|flag| !flag.contains(' ')),
         "a path with a space cannot be taken out of what C compilers write"
     );
-    build.args(["auditable", "build", "--quiet", "--locked", "--package", "exitscope", "--bin", "exitscope"]);
-    build.args(["--profile", flavour.profile, "--features", flavour.features, "--target", TARGET]);
-    build.current_dir(tree).env("CARGO_TARGET_DIR", into);
     build.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}")).env_remove("RUSTFLAGS");
     build.env(format!("CFLAGS_{}", TARGET.replace('-', "_")), of_c.join(" "));
     build.env("SOURCE_DATE_EPOCH", super::source_date()?.to_string()).env("CARGO_INCREMENTAL", "0");
-    ensure!(build.status()?.success(), "{} does not build", flavour.name);
-    Ok(into.join(TARGET).join(flavour.profile).join("exitscope"))
+    Ok(())
 }
 
 /// Paths of this machine that compilers write into programs, and what is written instead; the more special ones last, since the last

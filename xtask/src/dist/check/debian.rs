@@ -107,6 +107,7 @@ fn watch(clean: &CleanRoot, shown: &mut Transcript) -> anyhow::Result<()> {
     ensure!(recorded.contains("exits"), "nothing recorded: {recorded}");
     let (said, text) = shown.attempt(clean, OTHER, "exitscope record --for 2s")?;
     ensure!(said.status.code() == Some(2), "who is not of the group records, or fails otherwise: {text}");
+    ensure!(text.contains("group exitscope"), "who is not of the group is not told of it: {text}");
     Ok(())
 }
 
