@@ -1127,6 +1127,10 @@ pub struct LabRunArgs {
     /// Do not pin vCPUs to CPUs, also not those of VMs that the scenario pins
     #[arg(long)]
     pub no_pin: bool,
+    /// How often it is run again at most, with compute steps set anew, because the processor was faster or slower than when it was
+    /// measured
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub retries: u32,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: LabRunFormat,

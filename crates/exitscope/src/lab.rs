@@ -10,6 +10,7 @@ use anyhow::bail;
 use exitscope_lab::events::event_names;
 use exitscope_lab::hidden;
 use exitscope_lab::measure::MeasurePlan;
+use exitscope_lab::run::RunOptions;
 use exitscope_lab::running_guests::{GuestProgram, GuestsPlan, RunningGuests};
 use exitscope_lab::{LabError, LabMachine, delay, exits, gang, haltpoll, pio, tracer, yielding};
 use exitscope_model::Event;
@@ -181,9 +182,13 @@ fn run_scenario(args: &LabRunArgs, out: &mut dyn Write) -> anyhow::Result<Outcom
     catch_signals()?;
     let machine = LabMachine::new()?;
     args.trace.as_deref().into_iter().chain(args.html.as_deref()).try_for_each(can_write)?;
-    let duration = args.duration.map(|length| Duration::from_nanos(length.0));
-    let (mut findings, events) =
-        exitscope_lab::run::run(&machine, &scenario, duration, !args.no_pin, args.trace.is_some())?;
+    let options = RunOptions {
+        duration: args.duration.map(|length| Duration::from_nanos(length.0)),
+        pin: !args.no_pin,
+        events: args.trace.is_some(),
+        retries: args.retries,
+    };
+    let (mut findings, events) = exitscope_lab::run::run(&machine, &scenario, options)?;
     findings.executed = machine.executed.rows();
     if let Some(path) = &args.trace {
         write_trace(path, &events)?;

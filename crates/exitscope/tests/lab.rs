@@ -23,6 +23,31 @@ fn json(output: &Output) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// The CPUs on which this process, and so the command, may run: as /proc has them.
+fn allowed_cpus() -> Vec<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
+    let of = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        first.parse::<u64>().unwrap()..=last.parse().unwrap()
+    };
+    list.split(',').flat_map(of).collect()
+}
+
+/// Every experiment keeps its working threads on CPUs, reads its clock and makes figures of rounds as all others do. `threads`: how
+/// many work at once where each has a CPU.
+fn is_set_up_as_all_others(found: &serde_json::Value, threads: usize) {
+    let (manifest, what) = (&found["manifest"], &found["experiment"]);
+    let cpus = allowed_cpus();
+    let wanted: Vec<_> =
+        if threads <= cpus.len() { cpus[..threads].iter().map(|cpu| vec![*cpu]).collect() } else { vec![] };
+    let kept_on: Vec<Vec<u64>> = serde_json::from_value(manifest["kept_on"].clone()).unwrap();
+    assert_eq!(kept_on, wanted, "{what}");
+    assert_eq!(manifest["pinned"].as_bool(), Some(!wanted.is_empty()), "{what}");
+    assert_eq!(manifest["clock"], "time stamp counter", "{what}");
+    assert_eq!(manifest["estimator"], exitscope_scenario::findings::ESTIMATOR, "{what}");
+}
+
 const QUICK: [&str; 4] = ["--repeat", "2", "--duration", "2ms"];
 
 fn lab(arguments: &[&str]) -> Output {
@@ -36,6 +61,8 @@ fn every_exit_is_a_row_with_a_time_or_a_reason() {
     let trace = folder.path().join("lab.data");
     let found = json(&lab(&["exits", "--format", "json", "--trace", trace.to_str().unwrap()]));
     check_json("lab", [&found]);
+    // Of VMs with more vCPUs than CPUs, none is kept anywhere.
+    is_set_up_as_all_others(&found, [8, 4, 2, 1].into_iter().find(|vcpus| *vcpus <= allowed_cpus().len()).unwrap());
     let rows: Vec<_> = found["tables"].as_array().unwrap().iter().flat_map(|t| t["rows"].as_array().unwrap()).collect();
     for what in ["hypercall", "CPUID", "MSR read", "MSR write", "halt and wake", "IPI to itself", "timer", "page fault"]
     {
@@ -79,6 +106,7 @@ fn each_mechanism_has_a_page_its_data_and_its_exits() {
         let found = json(&lab(&[experiment, "--format", "json", "--trace", trace.to_str().unwrap()]));
         check_json("lab", [&found]);
         assert_eq!(found["experiment"], experiment);
+        is_set_up_as_all_others(&found, if experiment == "gang" { allowed_cpus().len().clamp(2, 4) } else { 2 });
         assert_eq!(found["tables"].as_array().unwrap().len(), tables, "{experiment}");
         for table in found["tables"].as_array().unwrap() {
             assert_eq!(table["rows"].as_array().unwrap().len(), rows, "{experiment}");
@@ -242,6 +270,7 @@ fn a_delay_after_each_exit_makes_a_round_trip_longer_by_its_two_exits() {
     or_skip!(need(!lacks_cpus, Part::TwoCpus, stderr(&output)));
     let found = json(&output);
     check_json("lab", [&found]);
+    is_set_up_as_all_others(&found, 2);
     let rows = found["tables"][0]["rows"].as_array().unwrap();
     assert!(["0", "100", "150", "200", "30000"].iter().all(|delay| rows.iter().any(|row| row["labels"][0] == *delay)));
     let told =
@@ -268,6 +297,7 @@ fn what_tracers_add_is_measured_or_said_to_be_missing() {
     or_skip!(tracefs_instances());
     let found = json(&lab(&["tracer", "--format", "json"]));
     check_json("lab", [&found]);
+    is_set_up_as_all_others(&found, 1);
     let rows = found["tables"][0]["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 12);
     for row in rows {
@@ -304,6 +334,7 @@ fn a_tracer_ends_with_its_command_also_when_that_is_killed() {
 fn every_way_of_a_port_access_is_measured() {
     let _machine = or_skip!(machine());
     let found = json(&lab(&["pio", "--format", "json"]));
+    is_set_up_as_all_others(&found, 1);
     let rows = found["tables"][0]["rows"].as_array().unwrap();
     let ways: Vec<[&str; 2]> = rows.iter().map(|row| [0, 2].map(|at| row["labels"][at].as_str().unwrap())).collect();
     let expected = [
@@ -357,6 +388,9 @@ fn a_run_keeps_each_vcpu_on_a_cpu_of_its_own_or_on_the_scenarios() {
         let rows = threads["rows"].as_array().unwrap();
         let kept: Vec<String> = rows.iter().map(|row| row["labels"][2].as_str().unwrap().to_string()).collect();
         assert!(rows.iter().all(|row| row["figures"][0]["name"] == "CPU time"), "{threads}");
+        if more.is_empty() {
+            is_set_up_as_all_others(&found, 2);
+        }
         (kept, found["manifest"]["pinned"].as_bool().unwrap(), found["manifest"]["cpus"].as_u64().unwrap())
     };
     let (own, pinned, cpus) = run_with(&[]);

@@ -203,6 +203,8 @@ pub struct VcpuPage {
     pub spin_ticks: u64,
     /// Passes of the compute loop.
     pub passes: u64,
+    /// Passes that cannot have been at once: this vCPU's, after those of the vCPUs for whose messages and locks it waited.
+    pub chain: u64,
     /// Time stamp of the last `START`.
     pub start_tsc: u64,
     /// Time stamp at which the program began.
@@ -281,11 +283,13 @@ pub const fn disk_box(vcpu: u32) -> u32 {
     (2 * MAX_VCPUS + CHANNELS) as u32 + vcpu
 }
 
-/// A word in a cache line of its own.
+/// A word with a cache line of its own.
 #[repr(C, align(64))]
 pub struct CacheLine {
     /// The word.
     pub word: AtomicU64,
+    /// Of a lock: the longest [`VcpuPage::chain`] of those who gave it back.
+    pub chain: AtomicU64,
 }
 
 /// Messages, which are only counted.
@@ -299,6 +303,8 @@ pub struct MessageBox {
     pub waiting: AtomicU64,
     /// A bit for each vCPU that polls for a message: whoever sends need not wake it, as with Linux's TIF_POLLING_NRFLAG.
     pub polling: AtomicU64,
+    /// The longest [`VcpuPage::chain`] of those who sent.
+    pub chain: AtomicU64,
 }
 
 /// One step of a program.

@@ -10,7 +10,7 @@ use crate::abi::{self, ProgramStep, op};
 use crate::device_model::{Device, DeviceThread};
 use crate::events::Events;
 use crate::exit_account::ExitAccount;
-use crate::machine::pin_to;
+use crate::placement::Placement;
 use crate::run_loop::{Setup, VcpuRun, parkers, serve};
 use crate::{
     IoAddress, LabError, LabMachine, LabVcpu, LabVm, Parker, Payload, PrivilegeRing, VmConfig, Watch, sampled, step,
@@ -196,14 +196,12 @@ impl Bench {
             ..Setup::new(machine, &self.parkers)
         };
         let watch = Watch::new(TURN_LIMIT);
-        let cpus = (pin && machine.cpus.len() >= self.vcpus.len()).then_some(&machine.cpus);
+        let placement = Placement::of_threads(machine.places(), self.vcpus.len(), pin);
         let (payload, job) = (&self.payload, self.spec.job);
         let served = std::thread::scope(|scope| {
             let device_model = thread.as_ref().map(|thread| scope.spawn(|| thread.serve(&self.devices, &watch)));
             let served = watch.run(&mut self.vcpus, |vcpu, watch| {
-                if let Some(cpus) = cpus {
-                    pin_to(cpus[vcpu.index() as usize]);
-                }
+                placement.keep(vcpu.index() as usize);
                 let served = serve(vcpu, &setup, watch);
                 if vcpu.index() == 0 && matches!(job, Job::BesideSpinner(_) | Job::BesideHalter(_)) {
                     payload.stop();

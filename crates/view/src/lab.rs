@@ -60,8 +60,17 @@ pub struct ManifestRow {
     pub tsc_hz: u64,
     /// CPUs on which the lab may run.
     pub cpus: usize,
-    /// Whether vCPUs were kept on a CPU each.
+    /// Whether vCPUs were kept on a CPU each, where there are enough.
     pub pinned: bool,
+    /// The CPUs on which each thread was kept that had CPUs of its own, as the kernel had them; empty if none had.
+    #[serde(default)]
+    pub kept_on: Vec<Vec<usize>>,
+    /// What measures rates and shares of time.
+    #[serde(default)]
+    pub clock: String,
+    /// How rounds become figures.
+    #[serde(default)]
+    pub estimator: String,
     /// Rounds, in which all rows take turns.
     pub rounds: u32,
     /// How long each row is measured, all rounds together.
@@ -139,6 +148,9 @@ impl LabReport {
                 tsc_hz: m.tsc_hz,
                 cpus: m.cpus,
                 pinned: m.pinned,
+                kept_on: m.kept_on.clone(),
+                clock: m.clock.to_string(),
+                estimator: m.estimator.to_string(),
                 rounds: m.rounds,
                 duration_ns: m.duration_ns,
             },

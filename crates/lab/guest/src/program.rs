@@ -145,7 +145,7 @@ impl Runner<'_> {
             }
             op::SUBMIT => cpu::ring(self.page, bell::SUBMIT, a),
             op::LOCK => self.locker.lock(self.page, a),
-            op::UNLOCK => self.locker.unlock(a),
+            op::UNLOCK => self.locker.unlock(self.page, a),
             op::SEND => self.idler.send(self.page, a, self.page.index),
             op::RECEIVE => {
                 let message = self.idler.receive(self.page, a);
@@ -154,7 +154,7 @@ impl Runner<'_> {
                 }
             }
             op::RECEIVE_SPIN => {
-                while idle::take(a).is_none() {
+                while idle::take(self.page, a).is_none() {
                     cpu::relax();
                 }
             }
@@ -215,6 +215,7 @@ impl Runner<'_> {
     fn compute(&mut self, passes: u64) {
         cpu::compute(passes);
         self.page.passes += passes;
+        self.page.chain += passes;
     }
 
     /// The step at which one of the `step.a` cases from `at` on goes on.
