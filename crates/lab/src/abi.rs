@@ -321,6 +321,34 @@ pub struct ProgramStep {
     pub c: u64,
 }
 
+/// Instructions of `op::PRIVILEGED`.
+pub mod privileged {
+    /// Reads CR8.
+    pub const READ_CR8: u32 = 0;
+    /// Writes 0 to CR8.
+    pub const WRITE_CR8: u32 = 1;
+    /// Clears CR0.WP and sets it again: two writes.
+    pub const TOGGLE_CR0_WP: u32 = 2;
+    /// Changes CR4.PGE and changes it back: two writes.
+    pub const TOGGLE_CR4_PGE: u32 = 3;
+    /// Writes DR7, with no breakpoint in it.
+    pub const WRITE_DR7: u32 = 4;
+    /// WBINVD.
+    pub const WBINVD: u32 = 5;
+}
+
+/// Flags of `op::SELF_IPI`. The interrupt is taken with STI and NOP, unless one says otherwise.
+pub mod self_ipi {
+    /// By x2APIC's self IPI register, else by its interrupt command register.
+    pub const REGISTER: u32 = 1;
+    /// The task priority holds it back, and is lowered.
+    pub const TASK_PRIORITY: u32 = 2;
+    /// It is taken with STI and HLT.
+    pub const HLT: u32 = 4;
+    /// Interrupts are on throughout: it is taken as soon as it is there.
+    pub const ENABLED: u32 = 8;
+}
+
 /// Steps of programs.
 pub mod op {
     /// Ends the program.
@@ -389,7 +417,7 @@ pub mod op {
     pub const PAUSE: u32 = 31;
     /// Answers whoever sent the message that this vCPU took last from a channel.
     pub const REPLY: u32 = 32;
-    /// Sends the wake-up interrupt to vCPU `a` and spins until some vCPU has served it. Ring 0 only.
+    /// Sends the wake-up interrupt to vCPU `a` and spins until some vCPU has served it, and then for `c` ticks. Ring 0 only.
     pub const INTERRUPT: u32 = 33;
     /// Waits with HLT for an interrupt. Ring 0 only.
     pub const HLT: u32 = 34;
@@ -403,6 +431,10 @@ pub mod op {
     pub const DOORBELL: u32 = 38;
     /// Takes over the knobs and flags of `Control`, if they have changed since (`Shared::control_changes`).
     pub const LOAD_KNOBS: u32 = 39;
+    /// Executes an instruction of ring 0's, `a` of [`super::privileged`].
+    pub const PRIVILEGED: u32 = 40;
+    /// Sends the wake-up interrupt to its own vCPU, as `a` has it ([`super::self_ipi`]). Ring 0 only.
+    pub const SELF_IPI: u32 = 41;
     /// The number of kinds of steps.
-    pub const COUNT: usize = 40;
+    pub const COUNT: usize = 42;
 }

@@ -122,6 +122,8 @@ pub(crate) struct Timed {
     pub(crate) rates: Vec<f64>,
     /// Of each round, in nanoseconds: the median time of an exit in user space, and that to the device thread.
     pub(crate) in_user: Vec<f64>,
+    /// Of each round, the mean sample of the vCPU that took longest, in ticks.
+    pub(crate) longest_mean: Vec<f64>,
     pub(crate) to_thread: Vec<f64>,
     /// Ticks that a sample takes, about, with everything around it.
     about: f64,
@@ -138,6 +140,7 @@ impl Timed {
                 series: Series::default(),
                 rates: Vec::new(),
                 in_user: Vec::new(),
+                longest_mean: Vec::new(),
                 to_thread: Vec::new(),
                 about,
                 events: Vec::new(),
@@ -163,6 +166,7 @@ impl Timed {
         self.about = turn.ticks as f64 * f64::from(self.bench.spec().config.vcpus) / turn.samples.len().max(1) as f64;
         if round.is_some() {
             self.series.add(&turn.samples, turn.base);
+            self.longest_mean.extend(turn.longest_mean());
             let seconds = machine.ns_in(turn.ticks as f64) / 1e9;
             self.rates.push(turn.samples.len() as f64 / seconds.max(1e-9));
             let accesses =

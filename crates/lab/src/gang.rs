@@ -51,7 +51,16 @@ impl SiblingLoad {
     /// All.
     pub const ALL: [SiblingLoad; 4] = [SiblingLoad::Idle, SiblingLoad::Spin, SiblingLoad::Exits, SiblingLoad::Storm];
 
-    fn name(self) -> &'static str {
+    /// A round of the neighbours' program, if scenarios have one for it.
+    pub(crate) fn neighbour(self) -> Option<Vec<Op>> {
+        match self {
+            SiblingLoad::Idle | SiblingLoad::Spin => None,
+            SiblingLoad::Exits => Some(reader(Some(BETWEEN_NS))),
+            SiblingLoad::Storm => Some(reader(None)),
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
         match self {
             SiblingLoad::Idle => "nobody",
             SiblingLoad::Spin => "a spin loop",
@@ -96,11 +105,12 @@ impl GangGuest {
         rounds: u64,
         length: Duration,
     ) -> Result<GangTurn, LabError> {
-        let neighbour = match case.beside {
-            SiblingLoad::Idle => VcpuProgram::Steps(vec![step(op::HALT)]),
-            SiblingLoad::Spin => VcpuProgram::Steps(repeat(rounds, &[ProgramStep { b: 100, ..step(op::PAUSE) }])),
-            SiblingLoad::Exits => VcpuProgram::Scenario(repeated(rounds, reader(Some(BETWEEN_NS)))),
-            SiblingLoad::Storm => VcpuProgram::Scenario(repeated(rounds, reader(None))),
+        let neighbour = match (case.beside.neighbour(), case.beside) {
+            (Some(body), _) => VcpuProgram::Scenario(repeated(rounds, body)),
+            (None, SiblingLoad::Spin) => {
+                VcpuProgram::Steps(repeat(rounds, &[ProgramStep { b: 100, ..step(op::PAUSE) }]))
+            }
+            (None, _) => VcpuProgram::Steps(vec![step(op::HALT)]),
         };
         let vcpus = case.width.max(2);
         let programs: Vec<VcpuProgram> = (0..vcpus)
@@ -146,7 +156,7 @@ pub(crate) fn computer() -> Vec<Op> {
 }
 
 /// A round of a neighbour that reads a port, after it has computed for so long.
-pub(crate) fn reader(between_ns: Option<u64>) -> Vec<Op> {
+fn reader(between_ns: Option<u64>) -> Vec<Op> {
     let read = Op::Port { port: PORT, size: 1, write: false, string: false };
     between_ns.map(compute).into_iter().chain([read]).collect()
 }

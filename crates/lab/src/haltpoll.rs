@@ -55,6 +55,8 @@ pub enum PollMode {
     Kvm(u64),
     /// The guest.
     Guest(u64),
+    /// The guest; halts block in the run loop, as those of `lab run` do.
+    GuestInRunLoop(u64),
     /// The lab's run loop, as KVM would; 0: nobody, but halts block in the run loop.
     RunLoop(u64),
 }
@@ -64,11 +66,22 @@ impl PollMode {
         let (who, knob) = match self {
             PollMode::Nobody => ("nobody", "halts in KVM".to_string()),
             PollMode::Kvm(ns) => ("KVM", format!("halt_poll_ns={}", Nanos(ns))),
-            PollMode::Guest(ns) => ("the guest", format!("guest_halt_poll_ns={}", Nanos(ns))),
+            PollMode::Guest(ns) | PollMode::GuestInRunLoop(ns) => {
+                ("the guest", format!("guest_halt_poll_ns={}", Nanos(ns)))
+            }
             PollMode::RunLoop(0) => ("nobody", "halts in the run loop".to_string()),
             PollMode::RunLoop(ns) => ("the run loop", format!("halt_poll_ns={}", Nanos(ns))),
         };
         vec![who.to_string(), knob]
+    }
+
+    /// Whether halts block in the run loop; otherwise in KVM.
+    fn is_in_run_loop(self) -> bool {
+        matches!(self, PollMode::RunLoop(_) | PollMode::GuestInRunLoop(_))
+    }
+
+    fn is_guests(self) -> bool {
+        matches!(self, PollMode::Guest(_) | PollMode::GuestInRunLoop(_))
     }
 }
 
@@ -123,16 +136,18 @@ impl PingPong {
         mut policies: Policies,
         gaps_ns: Vec<u64>,
     ) -> Result<PingPong, LabError> {
-        let in_run_loop = matches!(polls, PollMode::RunLoop(_));
+        let in_run_loop = polls.is_in_run_loop();
         let ring = if in_run_loop { PrivilegeRing::Three } else { machine.ring() };
         let cap = match polls {
             PollMode::Kvm(ns) => ns as u32,
-            PollMode::Nobody | PollMode::Guest(_) | PollMode::RunLoop(_) => 0,
+            _ => 0,
         };
         let halt_poll_ns = (!in_run_loop).then_some(cap);
         let config = VmConfig { irqchip: !in_run_loop, halt_poll_ns, ..VmConfig::new(2, ring) };
         match polls {
-            PollMode::Guest(ns) => policies.guest_halt_poll.guest_halt_poll_ns = Nanos(ns),
+            PollMode::Guest(ns) | PollMode::GuestInRunLoop(ns) => {
+                policies.guest_halt_poll.guest_halt_poll_ns = Nanos(ns)
+            }
             PollMode::RunLoop(ns) => policies.host_halt_poll.halt_poll_ns = Nanos(ns),
             PollMode::Nobody | PollMode::Kvm(_) => {}
         }
@@ -148,7 +163,7 @@ impl PingPong {
         pin: bool,
         events: bool,
     ) -> Result<PingPongTurn, LabError> {
-        let flags = if matches!(self.polls, PollMode::Guest(_)) { abi::machine::HALTPOLL } else { 0 };
+        let flags = if self.polls.is_guests() { abi::machine::HALTPOLL } else { 0 };
         let programs = [0, 1].map(|vcpu| {
             let of = |&gap_ns: &u64| player(vcpu, gap_ns);
             VcpuProgram::Scenario(repeated(rounds, self.gaps_ns.iter().flat_map(of).collect()))
@@ -156,10 +171,10 @@ impl PingPong {
         self.parkers = parkers(2);
         self.guests.load(machine, &self.policies, flags, speed, &programs)?;
         let halts_by_bell = self.guests.vm.config().ring == PrivilegeRing::Three;
-        let in_run_loop = matches!(self.polls, PollMode::RunLoop(_));
+        let in_run_loop = self.polls.is_in_run_loop();
         let setup = Setup {
             halts_in: (halts_by_bell && !in_run_loop).then_some(&self.guests.vm),
-            halt_poll: in_run_loop.then_some(self.policies.host_halt_poll),
+            halt_poll: matches!(self.polls, PollMode::RunLoop(_)).then_some(self.policies.host_halt_poll),
             events,
             ..Setup::new(machine, &self.parkers)
         };
@@ -202,7 +217,9 @@ impl PingPong {
             (0..2).for_each(|at| by_run_loop[at] += part.polls[at]);
         }
         turn.polls = match self.polls {
-            PollMode::Guest(_) => Some([sum(|page| page.polls), sum(|page| page.polls_paid)]),
+            PollMode::Guest(_) | PollMode::GuestInRunLoop(_) => {
+                Some([sum(|page| page.polls), sum(|page| page.polls_paid)])
+            }
             PollMode::RunLoop(_) => Some(by_run_loop),
             PollMode::Nobody | PollMode::Kvm(_) => by_kvm,
         };
@@ -233,7 +250,7 @@ pub(crate) fn kvm_polls(vcpus: &mut [LabVcpu]) -> Option<[u64; 2]> {
 }
 
 /// A game and what its rounds gave.
-struct Played {
+pub(crate) struct Played {
     game: PingPong,
     /// Round trips that fit into a turn.
     fit: u64,
@@ -258,7 +275,8 @@ fn each(turn: &PingPongTurn, count: f64) -> f64 {
 }
 
 impl Played {
-    fn new(session: &LabSession, polls: PollMode, gap_ns: u64) -> Result<Result<Played, String>, LabError> {
+    /// Makes the game, and finds out how long a round trip takes; or says what KVM cannot do here.
+    pub fn new(session: &LabSession, polls: PollMode, gap_ns: u64) -> Result<Result<Played, String>, LabError> {
         let (machine, plan) = (session.machine(), session.plan());
         let made = PingPong::new(machine, polls, gap_ns).and_then(|mut game| {
             let turn = game.turn(machine, session.speed(), FIRST_TURN, plan.pin, false)?;
@@ -269,7 +287,8 @@ impl Played {
         made.map_or_else(|error| unsupported_as_row(error).map(Err), |played| Ok(Ok(played)))
     }
 
-    fn turn(&mut self, session: &mut LabSession, round: Option<u32>, events: bool) -> Result<(), LabError> {
+    /// Plays a turn; that of a round is kept.
+    pub fn turn(&mut self, session: &mut LabSession, round: Option<u32>, events: bool) -> Result<(), LabError> {
         let (machine, pin) = (session.machine(), session.plan().pin);
         let mut turn = session.possible("both vCPUs", |speed| {
             let turn = self.game.turn(machine, speed, self.fit, pin, events)?;
@@ -283,6 +302,11 @@ impl Played {
             self.rounds.push(turn);
         }
         Ok(())
+    }
+
+    /// Round trips a second of the last turn that was kept.
+    pub fn last_rate(&self) -> f64 {
+        self.rounds.last().map_or(0.0, |turn| turn.span.rate(turn.rounds))
     }
 
     /// The row of this game, and how many times as many round trips as the first game has, where each of `choices` may be

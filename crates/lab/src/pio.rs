@@ -25,7 +25,7 @@ const PORT: u16 = 0x10;
 const KERNEL_PORT: u16 = 0x4d0;
 
 /// The ways: how the guest accesses the port, who is registered there, and whether the device model has a thread.
-const WAYS: [(PortAccess, Option<PortRegistration>, bool); 7] = [
+pub(crate) const WAYS: [(PortAccess, Option<PortRegistration>, bool); 7] = [
     (access(true, Direction::In, PORT), None, true),
     (access(true, Direction::In, PORT), None, false),
     (access(false, Direction::In, PORT), None, true),
@@ -87,7 +87,12 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
     Ok((findings, Events::merge(events)))
 }
 
-fn spec(machine: &LabMachine, access: PortAccess, registration: Option<PortRegistration>, thread: bool) -> Spec {
+pub(crate) fn spec(
+    machine: &LabMachine,
+    access: PortAccess,
+    registration: Option<PortRegistration>,
+    thread: bool,
+) -> Spec {
     let port: u64 = access.port.into();
     let size: u32 = access.size.into();
     let step = match (access.string, access.direction) {
@@ -108,7 +113,7 @@ fn spec(machine: &LabMachine, access: PortAccess, registration: Option<PortRegis
 }
 
 /// How the access is made, how it is decoded and who answers it, by the policy.
-fn labels(
+pub(crate) fn labels(
     machine: &LabMachine,
     access: PortAccess,
     registration: Option<PortRegistration>,

@@ -150,7 +150,7 @@ const RETRIES: u32 = 5;
 #[cfg(test)]
 mod tests {
     /// Experiments, and what measures or keeps threads beside what all have.
-    const EXPERIMENTS: [(&str, &str); 8] = [
+    const EXPERIMENTS: [(&str, &str); 9] = [
         ("delay", include_str!("delay.rs")),
         ("exits", include_str!("exits.rs")),
         ("gang", include_str!("gang.rs")),
@@ -158,6 +158,7 @@ mod tests {
         ("pio", include_str!("pio.rs")),
         ("run", include_str!("run.rs")),
         ("tracer", include_str!("tracer.rs")),
+        ("vmexit", include_str!("vmexit.rs")),
         ("yield", include_str!("yielding.rs")),
     ];
     const OWN: [(&str, &str); 7] = [

@@ -4,6 +4,7 @@
 mod common;
 
 use exitscope_lab::abi::{ProgramStep, op};
+use exitscope_lab::agree;
 use exitscope_lab::compute_speed::{ComputeSpeed, Computed};
 use exitscope_lab::exit_account::LabExitReason;
 use exitscope_lab::gang::{GangCase, GangGuest, SiblingLoad};
@@ -37,6 +38,7 @@ fn balls_are_never_lost_whoever_polls() {
         PollMode::Kvm(100_000),
         PollMode::Guest(100_000),
         PollMode::Guest(0),
+        PollMode::GuestInRunLoop(100_000),
         PollMode::RunLoop(0),
         PollMode::RunLoop(100_000),
     ] {
@@ -54,13 +56,14 @@ fn balls_are_never_lost_whoever_polls() {
         match polls {
             // The limit is at least 50 us after the first halt, and 10 us of work end within it unless the machine is very busy:
             // some time it is not.
-            PollMode::Guest(100_000) => {
+            PollMode::Guest(100_000) | PollMode::GuestInRunLoop(100_000) => {
                 let mut spares = || game.turn(&machine, speed, 211, false, false).unwrap().spared > 0;
                 assert!(turn.spared > 0 || (0..50).any(|_| spares()), "{turn:?}");
             }
             _ => assert_eq!(turn.spared, 0, "{polls:?}"),
         }
-        if machine.ring() == PrivilegeRing::Three || matches!(polls, PollMode::RunLoop(_)) {
+        if machine.ring() == PrivilegeRing::Three || matches!(polls, PollMode::RunLoop(_) | PollMode::GuestInRunLoop(_))
+        {
             assert_eq!(turn.account.count(LabExitReason::Halt), turn.halts, "{polls:?}");
             assert_eq!(turn.account.count(LabExitReason::Wake), turn.wakes, "{polls:?}");
         }
@@ -69,7 +72,7 @@ fn balls_are_never_lost_whoever_polls() {
             // By KVM's own counters, if it has some: a VM whose cap is 0 is not polled for.
             PollMode::Nobody => assert_eq!(turn.polls.unwrap_or([0, 0]), [0, 0]),
             PollMode::Kvm(_) => assert!(turn.polls.is_none_or(|[polled, paid]| paid <= polled), "{:?}", turn.polls),
-            PollMode::Guest(_) => {}
+            PollMode::Guest(_) | PollMode::GuestInRunLoop(_) => {}
             PollMode::RunLoop(_) => {
                 let [polled, paid] = turn.polls.unwrap();
                 assert!(
@@ -196,6 +199,21 @@ fn a_lock_and_its_computing_are_one_chain_and_what_no_one_waits_for_is_none() {
         assert_eq!(guests.payload.chain(0..2), chain, "locked: {locked}");
         assert_eq!([0, 1].map(|vcpu| guests.payload.page(vcpu).passes), [301 * 5_000; 2]);
     }
+}
+
+#[test]
+fn lab_run_and_each_experiment_measure_the_same_programs() {
+    let (machine, _turn) = or_skip!(machine());
+    let plan = MeasurePlan { rounds: 2, duration: Duration::from_millis(16), ..MeasurePlan::default() };
+    let (all, findings) = agree::run(&machine, &plan).unwrap();
+    let count = |experiment| all.iter().filter(|pair| pair.experiment == experiment).count();
+    // Two gaps with and without polls, and what these gain; pio's seven ways but for KVM's own port.
+    assert_eq!(["haltpoll", "yield", "gang", "pio"].map(count), [6, 2, 3, 6]);
+    for pair in &all {
+        assert_eq!(pair.rounds.len(), 2, "{pair:?}");
+        assert!(pair.rounds.iter().all(|(own, run)| *own > 0.0 && *run > 0.0), "{pair:?}");
+    }
+    assert!(!findings.manifest.kept_on.is_empty() || machine.cpus.len() < 2, "{:?}", findings.manifest);
 }
 
 #[test]

@@ -392,6 +392,12 @@ impl Check {
     }
 }
 
+/// The table of what operations of kvm-unit-tests' vmexit take.
+pub const OPERATIONS_TITLE: &str = "Operations of kvm-unit-tests' vmexit";
+
+/// Of that table, the figure that the test itself prints: the mean of all iterations, until the last vCPU is done.
+pub const MEAN_CYCLES: &str = "mean cycles";
+
 /// The table of what no tracepoint sees of an exit.
 pub const HIDDEN_TITLE: &str = "Time that no tracepoint sees, around an exit";
 

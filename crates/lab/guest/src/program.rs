@@ -174,15 +174,9 @@ impl Runner<'_> {
                     cpu::relax();
                 }
             }
-            op::INTERRUPT => {
-                let served = &memory::shared().interrupts.word;
-                let before = served.load(SeqCst);
-                cpu::send_wake_interrupt(a);
-                while served.load(SeqCst) == before {
-                    cpu::relax();
-                    cpu::let_interrupts_in();
-                }
-            }
+            op::INTERRUPT => self.interrupt(a, c),
+            op::SELF_IPI => self.interrupt_itself(a),
+            op::PRIVILEGED if cpu::execute(a) => {}
             op::HLT => {
                 let halted = cpu::halt_unless(|| memory::shared().stop.word.load(Relaxed) != 0);
                 self.page.halts += u64::from(halted);
@@ -198,6 +192,31 @@ impl Runner<'_> {
             }
             op::LOAD_KNOBS => self.load_knobs(),
             _ => give_up(trouble::BAD_STEP),
+        }
+    }
+
+    /// Sends the wake-up interrupt to a vCPU, waits until one is served, and spins for `after` ticks.
+    fn interrupt(&self, vcpu: u32, after: u64) {
+        let served = &memory::shared().interrupts.word;
+        let before = served.load(SeqCst);
+        cpu::send_wake_interrupt(vcpu);
+        while served.load(SeqCst) == before {
+            cpu::relax();
+            cpu::let_interrupts_in();
+        }
+        let begin = cpu::now();
+        while after > 0 && cpu::now() - begin < after {}
+    }
+
+    /// Sends itself the wake-up interrupt and takes it.
+    fn interrupt_itself(&mut self, how: u32) {
+        let served = &memory::shared().interrupts.word;
+        let before = served.load(SeqCst);
+        let halted = u64::from(cpu::interrupt_itself(how));
+        self.page.hlts += halted;
+        // On a processor it is there by now. An emulated one may let none in between STI and CLI.
+        while served.load(SeqCst) == before {
+            cpu::let_interrupts_in();
         }
     }
 
