@@ -205,6 +205,7 @@ fn yield_pairs<'a>(machine: &LabMachine) -> Result<Vec<Pair<'a>>, LabError> {
         let case = ContentionCase { sleep_ns: 0, says: WaiterCall::Nothing, spin_retry: 0 };
         let mut vm = VmSpec::new("lock", vcpus).running(repeated(0, contender(0)));
         vm.locks = vec!["lock".to_string()];
+        vm.policies.yielding = case.says.policy(case.spin_retry).0.yielding;
         pairs.push(Pair {
             experiment: "yield",
             setting: format!("{vcpus} vCPUs contend for a lock without any call, {said}: locks"),
