@@ -199,7 +199,7 @@ export function LabPage({ lab, version }: Extract<ResultPage, { kind: "lab" }>) 
         <HeadlineBox headline={lab.verdict} />
         <p>{lab.description}.</p>
         <p class="note">
-          {`Back end ${manifest.back_end}${manifest.emulates_ring_0 ? ", which emulates ring 0 of guests: these are the emulator's costs, not hardware's" : ""}; ${manifest.cpus} CPUs, clock ${(manifest.tsc_hz / 1e9).toFixed(3)} GHz; ${manifest.rounds} rounds in which all rows take turns, ${ns(manifest.duration_ns)} for each row${manifest.pinned ? ", each vCPU pinned to its own CPU if there are enough" : ""}.`}
+          {manifest.tsc_hz === 0 ? `By ${manifest.back_end}, ${manifest.rounds} runs.` : `Back end ${manifest.back_end}${manifest.emulates_ring_0 ? ", which emulates ring 0 of guests: these are the emulator's costs, not hardware's" : ""}; ${manifest.cpus} CPUs, clock ${(manifest.tsc_hz / 1e9).toFixed(3)} GHz; ${manifest.rounds} rounds in which all rows take turns, ${ns(manifest.duration_ns)} for each row${manifest.pinned ? ", each vCPU pinned to its own CPU if there are enough" : ""}.`}
         </p>
       </section>
       <section id="figures" aria-label="Figures">

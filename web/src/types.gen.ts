@@ -4077,6 +4077,10 @@ export interface ManifestRow {
    */
   back_end: string;
   /**
+   * What measures rates and shares of time.
+   */
+  clock: string;
+  /**
    * The processor's model, as /proc/cpuinfo spells it; empty if unknown.
    */
   cpu: string;
@@ -4093,11 +4097,19 @@ export interface ManifestRow {
    */
   emulates_ring_0: boolean;
   /**
+   * How rounds become figures.
+   */
+  estimator: string;
+  /**
+   * The CPUs on which each thread was kept that had CPUs of its own, as the kernel had them; empty if none had.
+   */
+  kept_on: number[][];
+  /**
    * The host kernel's release, as `uname -r` prints it.
    */
   kernel: string;
   /**
-   * Whether vCPUs were kept on a CPU each.
+   * Whether vCPUs were kept on a CPU each, where there are enough.
    */
   pinned: boolean;
   /**

@@ -60,6 +60,7 @@ const MEASURED: &[Measured] = &[
     bench("## Pages", "cargo xtask bench --only page", &["web/src", "crates/page/src"]),
     bench("## Store", "cargo xtask bench --only store", &["crates/store/src", "crates/query/src", "crates/ingest/src"]),
     whole("docs/gains.md", "cargo xtask gains", &["xtask/src/gains", "xtask/src/gains.rs", "crates/advice/src"]),
+    whole("docs/lab-agreement.md", "cargo xtask lab-agree --write", LAB),
     whole("docs/nulls.md", "cargo xtask nulls", &["corpus/nulls", "crates/stats/src", "crates/analysis/src"]),
     whole("docs/mutants.md", "cargo xtask mutants", &["crates"]),
     whole(

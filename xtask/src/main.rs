@@ -9,6 +9,7 @@
 //! cargo xtask bench   measures exitscope and its simulator against their peers, and writes docs/benchmarks.md
 //! cargo xtask dist    makes what people install; with --check, installs and uses it; writes docs/examples/{install,python}.txt
 //! cargo xtask gains   holds what advice says that changes win against made recordings of which that is known; writes docs/gains.md
+//! cargo xtask lab-agree   measures whether the lab's experiments agree on the same programs; writes docs/lab-agreement.md
 //! cargo xtask nulls   counts how often diff finds a change in recordings of unchanged guests, or try in made series; writes docs
 //! cargo xtask predictions  simulates anew what docs/predictions.csv rests on, and prints both
 //! cargo xtask fuzz    takes damaged traces through the command: no panic, no hang, no unbounded memory, sums that add up
@@ -29,6 +30,7 @@ mod figures;
 mod fuzz;
 mod gains;
 mod house;
+mod lab_agree;
 mod measures;
 mod mutants;
 mod nulls;
@@ -90,6 +92,8 @@ enum Task {
     Dist(dist::Flags),
     /// Hold the gains of advice against the truth of made recordings; write docs/gains.md
     Gains(gains::Flags),
+    /// Measure on this machine whether the lab's experiments agree on the same programs; with --write, write docs/lab-agreement.md
+    LabAgree(lab_agree::Flags),
     /// Count the changes that `diff` finds where there are none; write docs/nulls.md
     Nulls {
         /// Count those that `try` finds instead; write their table in docs/try.md
@@ -124,6 +128,7 @@ fn main() -> ExitCode {
         Task::Metamorphic(flags) => fuzz::metamorphic(&flags).map(done),
         Task::Dist(flags) => dist::run(&flags).map(done),
         Task::Gains(flags) => gains::run(&flags).map(done),
+        Task::LabAgree(flags) => lab_agree::run(&flags).map(done),
         Task::Nulls { of_try } => nulls::run(of_try).map(done),
         Task::Rig(flags) => rig::run(&flags),
         Task::Same(flags) => same::run(&flags).map(done),

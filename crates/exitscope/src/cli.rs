@@ -1019,6 +1019,14 @@ pub enum LabCommand {
     Yield(LabArgs),
     /// What exits cost the other vCPUs of a virtual core, which all leave the guest together
     Gang(LabArgs),
+    /// The operations of kvm-unit-tests' vmexit that a bare guest can do, under their names, on one vCPU and on all
+    ///
+    /// `mean cycles` is what that test prints. With --against, compares with a run of it that `exitscope lab import` has read.
+    Vmexit(LabArgs),
+    /// Read what kvm-unit-tests' vmexit printed, as a run of `exitscope lab vmexit`
+    ///
+    /// Several runs in one file are rounds. Save it with --format json for `exitscope lab vmexit --against`.
+    Import(LabImportArgs),
     /// Run guests without end whose settings are files below a directory, for `exitscope try --root`
     ///
     /// The files have the kernel's paths below /sys and /proc, and act on these guests alone.
@@ -1042,8 +1050,8 @@ pub struct LabExitsArgs {
 #[derive(Debug, Args)]
 pub struct LabArgs {
     /// How long each row is measured, all rounds together, like 500ms. An experiment takes that times its rows (exits
-    /// 95, delay 16, tracer 12, pio 7, haltpoll 22, yield 39, gang 12), and about a third more for making guests and
-    /// warming up
+    /// 95, delay 16, tracer 12, pio 7, haltpoll 22, yield 39, gang 12, vmexit 56), and about a third more for making guests
+    /// and warming up
     #[arg(long, value_name = "LENGTH", default_value = "200ms", value_parser = parse_length)]
     pub duration: Nanos,
     /// Rounds, in which all rows take turns; the intervals cover the variation from round to round
@@ -1117,6 +1125,21 @@ pub struct LabShowArgs {
 }
 
 #[derive(Debug, Args)]
+pub struct LabImportArgs {
+    /// What the test printed; - is standard input
+    pub file: PathBuf,
+    /// vCPUs of the test's VM (QEMU's -smp), which do most operations at once
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4_096))]
+    pub vcpus: u32,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: LabFormat,
+    /// Write one self-contained HTML page to this file instead
+    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    pub html: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 pub struct LabRunArgs {
     #[command(flatten)]
     pub scenario: ScenarioArgs,
@@ -1129,6 +1152,10 @@ pub struct LabRunArgs {
     /// Do not pin vCPUs to CPUs, also not those of VMs that the scenario pins
     #[arg(long)]
     pub no_pin: bool,
+    /// How often it is run again at most, with compute steps set anew, because the processor was faster or slower than when it was
+    /// measured
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub retries: u32,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: LabRunFormat,

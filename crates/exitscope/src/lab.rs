@@ -1,6 +1,8 @@
 //! `exitscope lab`: experiments on real KVM guests.
 
-use crate::cli::{LabArgs, LabCommand, LabFormat, LabGuestsArgs, LabGuestsProgram, LabRunArgs, LabRunFormat};
+use crate::cli::{
+    LabArgs, LabCommand, LabFormat, LabGuestsArgs, LabGuestsProgram, LabImportArgs, LabRunArgs, LabRunFormat,
+};
 use crate::host::LiveHost;
 use crate::output_file::{can_write, replace};
 use crate::saved_run::{saved, saved_of};
@@ -10,13 +12,15 @@ use anyhow::bail;
 use exitscope_lab::events::event_names;
 use exitscope_lab::hidden;
 use exitscope_lab::measure::MeasurePlan;
+use exitscope_lab::run::RunOptions;
 use exitscope_lab::running_guests::{GuestProgram, GuestsPlan, RunningGuests};
-use exitscope_lab::{LabError, LabMachine, delay, exits, gang, haltpoll, pio, tracer, yielding};
+use exitscope_lab::{LabError, LabMachine, delay, exits, gang, haltpoll, pio, tracer, vmexit, yielding};
 use exitscope_model::Event;
 use exitscope_page::{ResultPage, write_result_page};
 use exitscope_pipeline::{ExitTracer, write_events};
 use exitscope_scenario::findings::Findings;
 use exitscope_signals::catch_signals;
+use exitscope_trace::{Input, counts};
 use exitscope_view::{LabReport, lab_comparison_page, lab_costs, lab_page, write_benchstat, write_lab_csv, write_page};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, Write};
@@ -37,6 +41,7 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ),
     ("haltpoll", "what polling before a halt gains and costs, by who polls and how long: two vCPUs play ping-pong"),
     ("yield", "vCPUs contend for a spinlock over few threads: no yield, X'44', X'9C', X'9C' with sense-running"),
+    ("vmexit", "the operations of kvm-unit-tests' vmexit that a bare guest can do, on one vCPU and on all"),
     ("gang", "a compute loop beside idle, spinning and exiting vCPUs of its virtual core"),
 ];
 
@@ -56,6 +61,8 @@ pub fn run(command: &LabCommand, out: &mut dyn Write) -> anyhow::Result<Outcome>
         LabCommand::Haltpoll(args) => experiment("haltpoll", args, None, out, haltpoll::run),
         LabCommand::Yield(args) => experiment("yield", args, None, out, yielding::run),
         LabCommand::Gang(args) => experiment("gang", args, None, out, gang::run),
+        LabCommand::Vmexit(args) => experiment("vmexit", args, None, out, vmexit::run),
+        LabCommand::Import(args) => import(args, out),
         LabCommand::Guests(args) => run_guests(args, out),
         LabCommand::Show(args) => {
             check_page(args.html.as_deref(), std::slice::from_ref(&args.run))?;
@@ -181,9 +188,13 @@ fn run_scenario(args: &LabRunArgs, out: &mut dyn Write) -> anyhow::Result<Outcom
     catch_signals()?;
     let machine = LabMachine::new()?;
     args.trace.as_deref().into_iter().chain(args.html.as_deref()).try_for_each(can_write)?;
-    let duration = args.duration.map(|length| Duration::from_nanos(length.0));
-    let (mut findings, events) =
-        exitscope_lab::run::run(&machine, &scenario, duration, !args.no_pin, args.trace.is_some())?;
+    let options = RunOptions {
+        duration: args.duration.map(|length| Duration::from_nanos(length.0)),
+        pin: !args.no_pin,
+        events: args.trace.is_some(),
+        retries: args.retries,
+    };
+    let (mut findings, events) = exitscope_lab::run::run(&machine, &scenario, options)?;
     findings.executed = machine.executed.rows();
     if let Some(path) = &args.trace {
         write_trace(path, &events)?;
@@ -195,6 +206,16 @@ fn run_scenario(args: &LabRunArgs, out: &mut dyn Write) -> anyhow::Result<Outcom
         LabRunFormat::Text => LabFormat::Text,
     };
     show(&report, format, args.html.as_deref(), out)
+}
+
+/// Shows what kvm-unit-tests' vmexit printed as if the lab had run it.
+fn import(args: &LabImportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    check_page(args.html.as_deref(), std::slice::from_ref(&args.file))?;
+    let text = counts::read(&Input::open(&args.file)?)?;
+    if text.operations.is_empty() {
+        bail!("{} has no line of kvm-unit-tests' vmexit, like `cpuid 1183`", args.file.display());
+    }
+    show(&LabReport::of_operations(&text.operations, args.vcpus), args.format, args.html.as_deref(), out)
 }
 
 fn run_guests(args: &LabGuestsArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {

@@ -23,6 +23,31 @@ fn json(output: &Output) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// The CPUs on which this process, and so the command, may run: as /proc has them.
+fn allowed_cpus() -> Vec<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
+    let of = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        first.parse::<u64>().unwrap()..=last.parse().unwrap()
+    };
+    list.split(',').flat_map(of).collect()
+}
+
+/// Every experiment keeps its working threads on CPUs, reads its clock and makes figures of rounds as all others do. `threads`: how
+/// many work at once where each has a CPU.
+fn is_set_up_as_all_others(found: &serde_json::Value, threads: usize) {
+    let (manifest, what) = (&found["manifest"], &found["experiment"]);
+    let cpus = allowed_cpus();
+    let wanted: Vec<_> =
+        if threads <= cpus.len() { cpus[..threads].iter().map(|cpu| vec![*cpu]).collect() } else { vec![] };
+    let kept_on: Vec<Vec<u64>> = serde_json::from_value(manifest["kept_on"].clone()).unwrap();
+    assert_eq!(kept_on, wanted, "{what}");
+    assert_eq!(manifest["pinned"].as_bool(), Some(!wanted.is_empty()), "{what}");
+    assert_eq!(manifest["clock"], "time stamp counter", "{what}");
+    assert_eq!(manifest["estimator"], exitscope_scenario::findings::ESTIMATOR, "{what}");
+}
+
 const QUICK: [&str; 4] = ["--repeat", "2", "--duration", "2ms"];
 
 fn lab(arguments: &[&str]) -> Output {
@@ -36,6 +61,8 @@ fn every_exit_is_a_row_with_a_time_or_a_reason() {
     let trace = folder.path().join("lab.data");
     let found = json(&lab(&["exits", "--format", "json", "--trace", trace.to_str().unwrap()]));
     check_json("lab", [&found]);
+    // Of VMs with more vCPUs than CPUs, none is kept anywhere.
+    is_set_up_as_all_others(&found, [8, 4, 2, 1].into_iter().find(|vcpus| *vcpus <= allowed_cpus().len()).unwrap());
     let rows: Vec<_> = found["tables"].as_array().unwrap().iter().flat_map(|t| t["rows"].as_array().unwrap()).collect();
     for what in ["hypercall", "CPUID", "MSR read", "MSR write", "halt and wake", "IPI to itself", "timer", "page fault"]
     {
@@ -79,6 +106,7 @@ fn each_mechanism_has_a_page_its_data_and_its_exits() {
         let found = json(&lab(&[experiment, "--format", "json", "--trace", trace.to_str().unwrap()]));
         check_json("lab", [&found]);
         assert_eq!(found["experiment"], experiment);
+        is_set_up_as_all_others(&found, if experiment == "gang" { allowed_cpus().len().clamp(2, 4) } else { 2 });
         assert_eq!(found["tables"].as_array().unwrap().len(), tables, "{experiment}");
         for table in found["tables"].as_array().unwrap() {
             assert_eq!(table["rows"].as_array().unwrap().len(), rows, "{experiment}");
@@ -123,42 +151,98 @@ fn runs_are_saved_compared_and_fed_to_other_tools() {
     let _machine = or_skip!(machine());
     let folder = tempfile::tempdir().unwrap();
     let saved = folder.path().join("before.json");
-    std::fs::write(&saved, lab(&["exits", "--format", "json"]).stdout).unwrap();
-    let compared = lab(&["exits", "--against", saved.to_str().unwrap()]);
+    std::fs::write(&saved, lab(&["pio", "--format", "json"]).stdout).unwrap();
+    let compared = lab(&["pio", "--against", saved.to_str().unwrap()]);
     assert!(compared.status.success(), "{}", stderr(&compared));
     let text = stdout(&compared);
     assert!(text.contains("against an earlier run") && text.starts_with("Sizes only, no verdict"), "{text}");
     let second = folder.path().join("second.json");
-    std::fs::write(&second, lab(&["exits", "--format", "json"]).stdout).unwrap();
-    let compared = lab(&["exits", "--against", saved.to_str().unwrap(), "--against", second.to_str().unwrap()]);
+    std::fs::write(&second, lab(&["pio", "--format", "json"]).stdout).unwrap();
+    let compared = lab(&["pio", "--against", saved.to_str().unwrap(), "--against", second.to_str().unwrap()]);
     assert!(stdout(&compared).contains("against 2 earlier runs"), "{}", stderr(&compared));
     assert!(!stdout(&compared).contains("NaN") && !stdout(&compared).contains("inf%"), "{}", stdout(&compared));
-    let lines = stdout(&lab(&["exits", "--format", "benchstat"]));
-    let of_port_reads =
-        lines.lines().filter(|line| line.contains("/exit=port_read/handler=user_space ") && line.ends_with(" ns/op"));
-    assert_eq!(of_port_reads.count(), 2, "{lines}");
-    assert!(stdout(&lab(&["exits", "--format", "csv"])).lines().count() > 60);
+    let lines = stdout(&lab(&["pio", "--format", "benchstat"]));
+    let of_user_space =
+        lines.lines().filter(|line| line.contains("/access=IN/") && line.contains("=user_space__in_place "));
+    assert_eq!(of_user_space.count(), 2, "{lines}");
+    // Seven ways, with four figures each at least.
+    assert!(stdout(&lab(&["pio", "--format", "csv"])).lines().count() > 7 * 3);
     // A copy is no second run.
     std::fs::copy(&saved, &second).unwrap();
-    let refused = lab(&["exits", "--against", saved.to_str().unwrap(), "--against", second.to_str().unwrap()]);
+    let refused = lab(&["pio", "--against", saved.to_str().unwrap(), "--against", second.to_str().unwrap()]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("are the same run"), "{}", stderr(&refused));
     // Nothing is measured in vain.
     for (arguments, trouble) in [
-        (["pio", "--against", saved.to_str().unwrap()], "is a run of lab exits, not of lab pio"),
+        (["gang", "--against", saved.to_str().unwrap()], "is a run of lab pio, not of lab gang"),
         (["pio", "--trace", "/no/such/folder/trace"], "cannot write /no/such/folder/trace"),
     ] {
         let refused = exitscope().arg("lab").args(arguments).args(["--duration", "3600s"]).output().unwrap();
         assert_eq!(refused.status.code(), Some(2));
         assert!(stderr(&refused).contains(trouble), "{}", stderr(&refused));
     }
-    let refused = lab(&["exits", "--against", saved.to_str().unwrap(), "--format", "csv"]);
+    let refused = lab(&["pio", "--against", saved.to_str().unwrap(), "--format", "csv"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("as text only"), "{}", stderr(&refused));
     std::fs::write(&saved, "{}").unwrap();
-    let refused = lab(&["exits", "--against", saved.to_str().unwrap()]);
+    let refused = lab(&["pio", "--against", saved.to_str().unwrap()]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("not a run of the lab"), "{}", stderr(&refused));
+}
+
+#[test]
+fn operations_of_vmexit_have_the_rows_that_its_output_is_read_into() {
+    let printed = common::root().join("crates/trace/tests/fixtures/counts/vmexit.txt");
+    let import = |more: &[&str]| run(&[&["lab", "import", printed.to_str().unwrap()], more].concat());
+    let imported = json(&import(&["--vcpus", "2", "--format", "json"]));
+    check_json("lab", [&imported]);
+    assert_eq!((&imported["experiment"], &imported["manifest"]["rounds"]), (&"vmexit".into(), &1.into()));
+    let rows = |found: &serde_json::Value| found["tables"][0]["rows"].as_array().unwrap().clone();
+    let cycles: Vec<(String, f64)> = rows(&imported)
+        .iter()
+        .map(|row| (row["labels"][0].as_str().unwrap().to_string(), row["figures"][0]["value"].as_f64().unwrap()))
+        .collect();
+    assert_eq!(cycles[..2], [("cpuid".to_string(), 331_239.0), ("vmcall".to_string(), 940_754.0)]);
+    assert_eq!(cycles.len(), 6, "{cycles:?}");
+    assert!(stdout(&import(&[])).contains("By kvm-unit-tests' vmexit, 1 run"));
+    let none = run(&[
+        "lab",
+        "import",
+        common::root().join("crates/trace/tests/fixtures/counts/kvmexit.txt").to_str().unwrap(),
+    ]);
+    assert!(
+        !none.status.success() && stderr(&none).contains("has no line of kvm-unit-tests' vmexit"),
+        "{}",
+        stderr(&none)
+    );
+
+    let _machine = or_skip!(machine());
+    let found = json(&lab(&["vmexit", "--format", "json"]));
+    check_json("lab", [&found]);
+    is_set_up_as_all_others(&found, allowed_cpus().len().clamp(1, 2));
+    for row in rows(&found) {
+        let figures = row["figures"].as_array().unwrap();
+        assert_ne!(row["unavailable"].is_string(), !figures.is_empty(), "{row}");
+        assert!(
+            figures.is_empty()
+                || figures[0]["name"] == "mean cycles" && figures[0]["rounds"].as_array().unwrap().len() == 2
+        );
+    }
+    // What needs no ring 0 is measured everywhere.
+    let own = |name: &str, vcpus: &str| {
+        rows(&found).into_iter().find(|row| row["labels"] == serde_json::json!([name, vcpus]))
+    };
+    for name in ["cpuid", "vmcall", "inl_from_qemu", "inl_from_kernel", "outl_to_kernel", "ple_round_robin"] {
+        assert!(own(name, "1").is_some_and(|row| row["unavailable"].is_null()), "{name}");
+    }
+    if allowed_cpus().len() == 2 {
+        assert_eq!(found["tables"][0]["title"], imported["tables"][0]["title"]);
+        for row in rows(&imported) {
+            let labels: Vec<&str> = row["labels"].as_array().unwrap().iter().map(|of| of.as_str().unwrap()).collect();
+            let measured = own(labels[0], labels[1]).unwrap_or_else(|| panic!("{labels:?} is no row of lab vmexit"));
+            assert_eq!(measured["figures"][0]["name"], row["figures"][0]["name"]);
+        }
+    }
 }
 
 #[test]
@@ -242,6 +326,7 @@ fn a_delay_after_each_exit_makes_a_round_trip_longer_by_its_two_exits() {
     or_skip!(need(!lacks_cpus, Part::TwoCpus, stderr(&output)));
     let found = json(&output);
     check_json("lab", [&found]);
+    is_set_up_as_all_others(&found, 2);
     let rows = found["tables"][0]["rows"].as_array().unwrap();
     assert!(["0", "100", "150", "200", "30000"].iter().all(|delay| rows.iter().any(|row| row["labels"][0] == *delay)));
     let told =
@@ -268,6 +353,7 @@ fn what_tracers_add_is_measured_or_said_to_be_missing() {
     or_skip!(tracefs_instances());
     let found = json(&lab(&["tracer", "--format", "json"]));
     check_json("lab", [&found]);
+    is_set_up_as_all_others(&found, 1);
     let rows = found["tables"][0]["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 12);
     for row in rows {
@@ -304,6 +390,7 @@ fn a_tracer_ends_with_its_command_also_when_that_is_killed() {
 fn every_way_of_a_port_access_is_measured() {
     let _machine = or_skip!(machine());
     let found = json(&lab(&["pio", "--format", "json"]));
+    is_set_up_as_all_others(&found, 1);
     let rows = found["tables"][0]["rows"].as_array().unwrap();
     let ways: Vec<[&str; 2]> = rows.iter().map(|row| [0, 2].map(|at| row["labels"][at].as_str().unwrap())).collect();
     let expected = [
@@ -357,6 +444,9 @@ fn a_run_keeps_each_vcpu_on_a_cpu_of_its_own_or_on_the_scenarios() {
         let rows = threads["rows"].as_array().unwrap();
         let kept: Vec<String> = rows.iter().map(|row| row["labels"][2].as_str().unwrap().to_string()).collect();
         assert!(rows.iter().all(|row| row["figures"][0]["name"] == "CPU time"), "{threads}");
+        if more.is_empty() {
+            is_set_up_as_all_others(&found, 2);
+        }
         (kept, found["manifest"]["pinned"].as_bool().unwrap(), found["manifest"]["cpus"].as_u64().unwrap())
     };
     let (own, pinned, cpus) = run_with(&[]);

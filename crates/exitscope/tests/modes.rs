@@ -3,15 +3,16 @@
 
 mod common;
 
-use common::{cannot_trace, corpus, exitscope, machine, run, stderr, stdout, tiny_guest};
+use common::{cannot_trace, corpus, exitscope, machine, root, run, stderr, stdout, tiny_guest};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// What writes a file named `out`, or below a folder of that name. INPUT is a recording, SCENARIO a scenario, TRIAL what
-/// tries the knob of the tree `host`, and `run.data` a recording for which that knob is advised.
+/// What writes a file named `out`, or below a folder of that name. INPUT is a recording, VMEXIT what kvm-unit-tests' vmexit
+/// printed, SCENARIO a scenario, TRIAL what tries the knob of the tree `host`, and `run.data` a recording for which that knob is
+/// advised.
 const WRITERS: &[&[&str]] = &[
     &["report", "INPUT", "--html", "out"],
     &["report", "INPUT", "--bundle", "out"],
@@ -24,6 +25,7 @@ const WRITERS: &[&[&str]] = &[
     &["try", "TRIAL", "--state", "out/deep/applied.json"],
     &["try", "TRIAL", "--state", "state/applied.json", "--html", "out"],
     &["sim", "SCENARIO", "--trace", "out"],
+    &["lab", "import", "VMEXIT", "--html", "out"],
     &["sweep", "SCENARIO", "--vary", "halt_poll_ns=0,50us", "--replicates", "1", "--html", "out"],
     // With the feature `store`.
     &["store", "add", "out", "INPUT", "--host", "a"],
@@ -97,7 +99,7 @@ fn is_private(path: &Path, what: &[&str]) {
 
 /// The scenario of which longer halt polling is advised.
 fn scenario() -> String {
-    common::root().join("scenarios/ping-pong.toml").to_str().unwrap().to_string()
+    root().join("scenarios/ping-pong.toml").to_str().unwrap().to_string()
 }
 
 /// A tree like a host's, with one knob, and a recording of it.
@@ -131,6 +133,7 @@ fn words(word: &str) -> Vec<String> {
     match word {
         "INPUT" => vec![corpus("x86-svm/t2.data.gz").to_str().unwrap().to_string()],
         "SCENARIO" => vec![scenario()],
+        "VMEXIT" => vec![root().join("crates/trace/tests/fixtures/counts/vmexit.txt").to_str().unwrap().to_string()],
         "GUEST" => vec![tiny_guest().to_str().unwrap().to_string()],
         "STORE" => vec!["fleet".to_string()],
         "TRIAL" => ["halt_poll_ns=0", "--root", "host", "--no-count", "--yes", "--metric", metric, "--better", "lower"]

@@ -203,6 +203,8 @@ pub struct VcpuPage {
     pub spin_ticks: u64,
     /// Passes of the compute loop.
     pub passes: u64,
+    /// Passes that cannot have been at once: this vCPU's, after those of the vCPUs for whose messages and locks it waited.
+    pub chain: u64,
     /// Time stamp of the last `START`.
     pub start_tsc: u64,
     /// Time stamp at which the program began.
@@ -281,11 +283,13 @@ pub const fn disk_box(vcpu: u32) -> u32 {
     (2 * MAX_VCPUS + CHANNELS) as u32 + vcpu
 }
 
-/// A word in a cache line of its own.
+/// A word with a cache line of its own.
 #[repr(C, align(64))]
 pub struct CacheLine {
     /// The word.
     pub word: AtomicU64,
+    /// Of a lock: the longest [`VcpuPage::chain`] of those who gave it back.
+    pub chain: AtomicU64,
 }
 
 /// Messages, which are only counted.
@@ -299,6 +303,8 @@ pub struct MessageBox {
     pub waiting: AtomicU64,
     /// A bit for each vCPU that polls for a message: whoever sends need not wake it, as with Linux's TIF_POLLING_NRFLAG.
     pub polling: AtomicU64,
+    /// The longest [`VcpuPage::chain`] of those who sent.
+    pub chain: AtomicU64,
 }
 
 /// One step of a program.
@@ -313,6 +319,34 @@ pub struct ProgramStep {
     pub b: u64,
     /// Value, limit, …
     pub c: u64,
+}
+
+/// Instructions of `op::PRIVILEGED`.
+pub mod privileged {
+    /// Reads CR8.
+    pub const READ_CR8: u32 = 0;
+    /// Writes 0 to CR8.
+    pub const WRITE_CR8: u32 = 1;
+    /// Clears CR0.WP and sets it again: two writes.
+    pub const TOGGLE_CR0_WP: u32 = 2;
+    /// Changes CR4.PGE and changes it back: two writes.
+    pub const TOGGLE_CR4_PGE: u32 = 3;
+    /// Writes DR7, with no breakpoint in it.
+    pub const WRITE_DR7: u32 = 4;
+    /// WBINVD.
+    pub const WBINVD: u32 = 5;
+}
+
+/// Flags of `op::SELF_IPI`. The interrupt is taken with STI and NOP, unless one says otherwise.
+pub mod self_ipi {
+    /// By x2APIC's self IPI register, else by its interrupt command register.
+    pub const REGISTER: u32 = 1;
+    /// The task priority holds it back, and is lowered.
+    pub const TASK_PRIORITY: u32 = 2;
+    /// It is taken with STI and HLT.
+    pub const HLT: u32 = 4;
+    /// Interrupts are on throughout: it is taken as soon as it is there.
+    pub const ENABLED: u32 = 8;
 }
 
 /// Steps of programs.
@@ -383,7 +417,7 @@ pub mod op {
     pub const PAUSE: u32 = 31;
     /// Answers whoever sent the message that this vCPU took last from a channel.
     pub const REPLY: u32 = 32;
-    /// Sends the wake-up interrupt to vCPU `a` and spins until some vCPU has served it. Ring 0 only.
+    /// Sends the wake-up interrupt to vCPU `a` and spins until some vCPU has served it, and then for `c` ticks. Ring 0 only.
     pub const INTERRUPT: u32 = 33;
     /// Waits with HLT for an interrupt. Ring 0 only.
     pub const HLT: u32 = 34;
@@ -397,6 +431,10 @@ pub mod op {
     pub const DOORBELL: u32 = 38;
     /// Takes over the knobs and flags of `Control`, if they have changed since (`Shared::control_changes`).
     pub const LOAD_KNOBS: u32 = 39;
+    /// Executes an instruction of ring 0's, `a` of [`super::privileged`].
+    pub const PRIVILEGED: u32 = 40;
+    /// Sends the wake-up interrupt to its own vCPU, as `a` has it ([`super::self_ipi`]). Ring 0 only.
+    pub const SELF_IPI: u32 = 41;
     /// The number of kinds of steps.
-    pub const COUNT: usize = 40;
+    pub const COUNT: usize = 42;
 }

@@ -10,7 +10,7 @@ use crate::abi::{self, ProgramStep, op};
 use crate::device_model::{Device, DeviceThread};
 use crate::events::Events;
 use crate::exit_account::ExitAccount;
-use crate::machine::pin_to;
+use crate::placement::Placement;
 use crate::run_loop::{Setup, VcpuRun, parkers, serve};
 use crate::{
     IoAddress, LabError, LabMachine, LabVcpu, LabVm, Parker, Payload, PrivilegeRing, VmConfig, Watch, sampled, step,
@@ -38,6 +38,8 @@ pub enum Job {
     RequestResponse,
     /// vCPU 0 wakes vCPU 1, which wakes vCPU 0, which halted meanwhile: two wake-ups are a sample.
     PingPong,
+    /// Each of so many vCPUs spins with PAUSE until the one before it had its turn: from one turn to the next is a sample.
+    RoundRobin(u32),
 }
 
 /// A thing to measure.
@@ -101,8 +103,10 @@ impl Spec {
 /// What a turn gave.
 #[derive(Clone, Debug, Default)]
 pub struct BenchTurn {
-    /// Ticks of each sample, of all vCPUs.
+    /// Ticks of each sample, of one vCPU after the other.
     pub samples: Vec<u32>,
+    /// vCPUs that took some.
+    pub samplers: usize,
     /// Ticks that taking a sample costs by itself: the median of samples of nothing.
     pub base: f64,
     /// Ticks from the first vCPU's beginning to the last one's end.
@@ -117,6 +121,18 @@ pub struct BenchTurn {
     pub coalesced: u64,
     /// Signals of ioeventfds.
     pub signals: u64,
+}
+
+impl BenchTurn {
+    /// The mean sample, less what taking it costs, of the vCPU of which it is largest. All vCPUs took as many.
+    pub(crate) fn longest_mean(&self) -> Option<f64> {
+        let each = (self.samples.len() / self.samplers.max(1)).max(1);
+        let means = self
+            .samples
+            .chunks(each)
+            .map(|own| own.iter().map(|&ticks| f64::from(ticks)).sum::<f64>() / own.len() as f64);
+        means.max_by(f64::total_cmp).map(|mean| mean - self.base)
+    }
 }
 
 /// A VM that is measured.
@@ -196,14 +212,12 @@ impl Bench {
             ..Setup::new(machine, &self.parkers)
         };
         let watch = Watch::new(TURN_LIMIT);
-        let cpus = (pin && machine.cpus.len() >= self.vcpus.len()).then_some(&machine.cpus);
+        let placement = Placement::of_threads(machine.places(), self.vcpus.len(), pin);
         let (payload, job) = (&self.payload, self.spec.job);
         let served = std::thread::scope(|scope| {
             let device_model = thread.as_ref().map(|thread| scope.spawn(|| thread.serve(&self.devices, &watch)));
             let served = watch.run(&mut self.vcpus, |vcpu, watch| {
-                if let Some(cpus) = cpus {
-                    pin_to(cpus[vcpu.index() as usize]);
-                }
+                placement.keep(vcpu.index() as usize);
                 let served = serve(vcpu, &setup, watch);
                 if vcpu.index() == 0 && matches!(job, Job::BesideSpinner(_) | Job::BesideHalter(_)) {
                     payload.stop();
@@ -235,6 +249,7 @@ impl Bench {
             if samples > 0 && !rest.is_empty() {
                 nothing.extend_from_slice(base);
                 turn.samples.extend_from_slice(rest);
+                turn.samplers += 1;
             }
         }
         nothing.sort_unstable();
@@ -269,6 +284,14 @@ fn program(job: Job, vcpu: u32, samples: u64) -> Vec<ProgramStep> {
         (Job::BesideSpinner(step) | Job::BesideHalter(step), 0) => steps.extend(sampled(samples, step)),
         (Job::BesideSpinner(_), _) => steps = forever(&[ProgramStep { b: 100, ..step(op::PAUSE) }]),
         (Job::BesideHalter(_), _) => steps = forever(&[step(op::HLT)]),
+        (Job::RoundRobin(vcpus), _) => {
+            let begin = (vcpu == 0).then(|| ProgramStep { a: abi::ipi_box(0), ..step(op::SEND) });
+            let receive = ProgramStep { a: abi::ipi_box(vcpu), ..step(op::RECEIVE_SPIN) };
+            let send = ProgramStep { a: abi::ipi_box((vcpu + 1) % vcpus), ..step(op::SEND) };
+            let repeat = ProgramStep { b: samples, ..step(op::REPEAT) };
+            steps.extend(begin);
+            steps.extend([repeat, step(op::START), receive, send, step(op::STOP), step(op::AGAIN)]);
+        }
         (Job::PingPong | Job::RequestResponse, _) => {
             let spins = matches!(job, Job::RequestResponse);
             let (ours, theirs) = (abi::ipi_box(vcpu), abi::ipi_box(1 - vcpu));

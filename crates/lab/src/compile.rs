@@ -7,6 +7,7 @@
 //! ```
 
 use crate::abi::{self, ProgramStep, op};
+use crate::compute_speed::ComputeSpeed;
 use crate::{LabError, Payload, step};
 use exitscope_scenario::{Channel, Doorbell, Op, TimeDistribution};
 use exitscope_units::Picos;
@@ -24,8 +25,8 @@ pub const fn doorbell_port(channel: u32) -> u16 {
 
 /// Turns programs into steps.
 pub struct Compiler<'a> {
-    /// Passes of the compute loop in a microsecond.
-    pub passes_per_us: f64,
+    /// How fast the compute loop is.
+    pub speed: ComputeSpeed,
     /// The scenario's channels.
     pub channels: &'a [Channel],
     /// The first of the VM's locks.
@@ -57,12 +58,12 @@ impl Compiler<'_> {
         let with = |op, a: u32, b: u64| ProgramStep { op, a, b, c: 0 };
         let step = match *op {
             Op::Compute(span) => {
-                let scale = self.passes_per_us / 1e6;
-                self.lengths(span, scale, [op::COMPUTE, op::COMPUTE_TABLE], payload)?
+                let speed = self.speed;
+                self.lengths(span, |ns| speed.passes_in(ns), [op::COMPUTE, op::COMPUTE_TABLE], payload)?
             }
             // What code takes from the siblings of a core is the real processor's affair.
             Op::Demand(_) => return Ok(()),
-            Op::Sleep(span) => self.lengths(span, 1e-3, [op::SLEEP, op::SLEEP_TABLE], payload)?,
+            Op::Sleep(span) => self.lengths(span, |ns| ns.round() as u64, [op::SLEEP, op::SLEEP_TABLE], payload)?,
             Op::Lock(lock) => with(op::LOCK, self.first_lock + lock as u32, 0),
             Op::Unlock(lock) => with(op::UNLOCK, self.first_lock + lock as u32, 0),
             Op::Port { port, size, write, string: true } => {
@@ -134,19 +135,20 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// A length as a step: fixed, or by a table of random ones. `scale` is what a picosecond is in the step's unit.
+    /// A length as a step: fixed, or by a table of random ones. `of_ns` turns nanoseconds into the step's unit.
     fn lengths(
         &mut self,
         span: TimeDistribution,
-        scale: f64,
+        of_ns: impl Fn(f64) -> u64,
         ops: [u32; 2],
         payload: &mut Payload,
     ) -> Result<ProgramStep, LabError> {
-        let units = |picos: f64| (picos.max(0.0) * scale).round();
+        let units = |picos: f64| of_ns(picos.max(0.0) / 1e3);
         if let TimeDistribution::Fixed(length) = span {
-            return Ok(ProgramStep { b: units(length.0 as f64) as u64, ..step(ops[0]) });
+            return Ok(ProgramStep { b: units(length.0 as f64), ..step(ops[0]) });
         }
-        let draws: Vec<u32> = (0..TABLE).map(|_| units(draw(span, &mut self.random)) as u32).collect();
+        let draws: Vec<u32> =
+            (0..TABLE).map(|_| u32::try_from(units(draw(span, &mut self.random))).unwrap_or(u32::MAX)).collect();
         Ok(ProgramStep { a: TABLE as u32, b: payload.table(&draws)?, ..step(ops[1]) })
     }
 }

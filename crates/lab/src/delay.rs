@@ -14,13 +14,14 @@
 use crate::bench::{Bench, BenchTurn, Job, MAX_TURN, MESSAGE_PORT, Spec};
 use crate::delay_plan::{DelayPilot, DelayPlan, EXITS, PilotTurn};
 use crate::events::Events;
-use crate::measure::{MeasurePlan, Noise, Series, machine_warnings, manifest, take_turns};
+use crate::measure::{MeasurePlan, Series, take_turns};
+use crate::session::LabSession;
 use crate::{IoAddress, LabError, LabMachine, VmConfig, abi, step};
 use exitscope_model::Event;
 use exitscope_scenario::findings::{FindingFigure, FindingRow, Findings, FindingsTable, Unit};
 use exitscope_stats::quantile_of_sorted;
 use exitscope_units::Nanos;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The delays, in nanoseconds: close together where a small one begins to show.
 const DELAYS: [u64; 16] = [0, 25, 50, 75, 100, 125, 150, 175, 200, 300, 500, 1_000, 3_000, 10_000, 20_000, 30_000];
@@ -38,7 +39,7 @@ const PILOT_PART: u32 = 10;
 /// Measures it. With `keep_events`, the events of the last round come with it.
 pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
     let mut turns = DelayTurns::new(machine, plan.pin)?;
-    let (began, noise) = (Instant::now(), Noise::now());
+    let mut session = LabSession::new(machine, plan, false)?;
     let pilot = turns.pilot(plan)?;
     let round = plan.turn() * DELAYS.len() as u32;
     let planned = pilot.map_or_else(
@@ -47,9 +48,8 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
     );
     let mut rows = DELAYS.map(|_| DelayRow::default());
     let mut events = Vec::new();
-    let last = plan.rounds.checked_sub(1);
-    take_turns(plan, DELAYS.len(), |round, at| {
-        let keep = keep_events && round == last;
+    session.take_turns(DELAYS.len(), |session, round, at| {
+        let keep = keep_events && session.is_last(round);
         let turn = turns.turn(at, planned.turns[at], keep)?;
         if round.is_some() {
             rows[at].add(machine, &turn);
@@ -59,14 +59,10 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
         }
         Ok(())
     })?;
-    let mut findings = Findings {
-        experiment: "delay",
-        description: "How throughput falls when every exit takes longer: two vCPUs exchange a byte each way, with an exit each",
-        manifest: manifest(machine, plan, plan.pin),
-        warnings: machine_warnings(machine),
-        ..Findings::default()
-    };
-    findings.warnings.extend(noise.warnings(began.elapsed(), machine.cpus.len()));
+    let mut findings = session.findings(
+        "delay",
+        "How throughput falls when every exit takes longer: two vCPUs exchange a byte each way, with an exit each",
+    )?;
     let rows: Vec<FindingRow> = DELAYS.iter().zip(&rows).map(|(delay, row)| row.finding(machine, *delay)).collect();
     findings.summary = summary(&rows);
     findings.summary.extend(plan_sentence(plan, pilot, planned.resolves));

@@ -17,8 +17,9 @@ use crate::abi::{VcpuPage, bell};
 use crate::events::Events;
 use crate::exit_account::{ExitAccount, LabExitReason, LabHandler};
 use crate::machine::name_vcpu_thread;
+use crate::placement::Placement;
 use crate::run_loop::TickClock;
-use crate::{Kick, KvmExit, LabError, LabMachine, LabVcpu, Payload, Watch, ticks};
+use crate::{Kick, KvmExit, LabError, LabMachine, LabVcpu, Payload, Span, Watch, ticks};
 use exitscope_policy::yielding::{
     Diag9cIgnored, Diag9cOutcome, Diag44, Target, Waiting, diag9c, diag44, pick_undirected,
 };
@@ -40,14 +41,16 @@ pub struct Config {
     pub events: bool,
     /// Whether the threads are named as QEMU names those of vCPUs.
     pub name_threads: bool,
+    /// Whether each thread is kept on a CPU.
+    pub pin: bool,
 }
 
 /// What a run was.
 #[derive(Clone, Debug, Default)]
 pub struct Dispatched {
     /// From the beginning to the stop, or to the end of all programs.
-    pub elapsed: Duration,
-    /// Shared counter 0 of the guest at that moment.
+    pub span: Span,
+    /// What the programs had counted at that moment.
     pub counted: u64,
     /// X'44' answered at once, as nobody was queued.
     pub fast_path: u64,
@@ -119,7 +122,9 @@ struct Dispatcher<'a> {
     payload: &'a Payload,
     kicks: Vec<Kick>,
     slots: Vec<Mutex<Slot<'a>>>,
+    placement: Placement,
     began: Instant,
+    began_ticks: u64,
     state: Mutex<State>,
     /// Something was queued, or all is over.
     work: Condvar,
@@ -146,7 +151,7 @@ pub fn dispatch(
         .iter_mut()
         .map(|vcpu| Mutex::new(Slot { vcpu, account: ExitAccount::default(), events: Events::default() }));
     let slots = slots.collect();
-    let began = Instant::now();
+    let (began, began_ticks) = (Instant::now(), ticks());
     let state = State {
         vectors,
         turns: vec![None; threads],
@@ -164,7 +169,9 @@ pub fn dispatch(
         payload,
         kicks: kicks.clone(),
         slots,
+        placement: Placement::of_threads(machine.places(), threads, config.pin),
         began,
+        began_ticks,
         state: Mutex::new(state),
         work: Condvar::new(),
         alarm: Condvar::new(),
@@ -210,13 +217,13 @@ impl Dispatcher<'_> {
                 return Err(watch.why());
             }
             if state.all_done() {
-                state.close(self.began, self.payload);
+                self.close(&mut state);
                 self.work.notify_all();
                 return Ok(());
             }
             let now = Instant::now();
             if stop_at.is_some_and(|at| at <= now) {
-                state.close(self.began, self.payload);
+                self.close(&mut state);
                 self.payload.stop();
             }
             let mut next = now + END_POLL_INTERVAL;
@@ -250,11 +257,26 @@ impl Dispatcher<'_> {
         }
     }
 
+    /// Takes the figures of the run; once.
+    fn close(&self, state: &mut State) {
+        if std::mem::replace(&mut state.closed, true) {
+            return;
+        }
+        let now = Instant::now();
+        state.sum(now);
+        state.out.span = self.machine.span(self.began_ticks, ticks());
+        state.out.counted = self.payload.counted(0..self.slots.len() as u32);
+        let whole = ((now - self.began).as_nanos() * state.vectors.len() as u128).max(1) as f64;
+        state.out.queue_empty = state.empty_ns as f64 / whole;
+        state.out.queue_depth = state.queued_ns as f64 / whole;
+    }
+
     /// A thread that runs one vCPU after the other.
     fn run_thread(&self, thread: usize, watch: &Watch) -> Result<(), LabError> {
         if self.config.name_threads {
             name_vcpu_thread(thread as u32);
         }
+        self.placement.keep(thread);
         let clock = TickClock::new(self.machine);
         let mut vcpu = None;
         loop {
@@ -431,20 +453,6 @@ impl State {
         self.summed_to = now;
         self.empty_ns += ns * self.vectors.iter().filter(|vector| vector.is_empty()).count() as u128;
         self.queued_ns += ns * self.vectors.iter().map(VecDeque::len).sum::<usize>() as u128;
-    }
-
-    /// Takes the figures of the run; once.
-    fn close(&mut self, began: Instant, payload: &Payload) {
-        if std::mem::replace(&mut self.closed, true) {
-            return;
-        }
-        let now = Instant::now();
-        self.sum(now);
-        self.out.elapsed = now - began;
-        self.out.counted = payload.counter(0).load(std::sync::atomic::Ordering::SeqCst);
-        let whole = (self.out.elapsed.as_nanos() * self.vectors.len() as u128).max(1) as f64;
-        self.out.queue_empty = self.empty_ns as f64 / whole;
-        self.out.queue_depth = self.queued_ns as f64 / whole;
     }
 
     fn begin_turn(&mut self, thread: usize, vcpu: usize, now: Instant, slice: Duration) {

@@ -11,7 +11,8 @@ use crate::abi::{ARENA, ARENA_SIZE, ProgramStep, op};
 use crate::bench::{Bench, Job, MAX_TURN, Spec};
 use crate::events::Events;
 use crate::exit_account::LabExitReason;
-use crate::measure::{MeasurePlan, Noise, Series, machine_warnings, manifest, take_turns};
+use crate::measure::{MeasurePlan, Series};
+use crate::session::LabSession;
 use crate::tracefs::host_tracing;
 use crate::{IoAddress, LabError, LabMachine, PrivilegeRing, VmConfig, host, step};
 use exitscope_model::Event;
@@ -19,7 +20,6 @@ use exitscope_policy::exit_path::{DeviceLock, RegisterSync};
 use exitscope_scenario::findings::{FindingFigure, FindingRow, Findings, FindingsTable, NOT_MEASURABLE, Unit, noise};
 use exitscope_stats::Histogram;
 use exitscope_units::Nanos;
-use std::time::Instant;
 
 /// A port that nothing of KVM's answers.
 const PORT: u16 = 0x10;
@@ -55,7 +55,7 @@ struct Part {
 /// Measures all of it. With `keep_events`, the events of the last round come with it.
 pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
     let parts = [kinds(machine), registers(machine), locks(machine), devices(machine)];
-    let (began, noise) = (Instant::now(), Noise::now());
+    let mut session = LabSession::new(machine, plan, false)?;
     let mut benches: Vec<Result<Timed, String>> = Vec::new();
     for part in &parts {
         for (_, spec) in &part.rows {
@@ -65,24 +65,16 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
             });
         }
     }
-    let last = plan.rounds.checked_sub(1);
-    take_turns(plan, benches.len(), |round, at| {
+    session.take_turns(benches.len(), |session, round, at| {
         let bench = &mut benches[at];
         if let Ok(timed) = bench
-            && let Err(why) = timed.turn(machine, plan, round, keep_events && round == last)
+            && let Err(why) = timed.turn(machine, plan, round, keep_events && session.is_last(round))
         {
             *bench = Err(unsupported_as_row(why)?);
         }
         Ok(())
     })?;
-    let mut findings = Findings {
-        experiment: "exits",
-        description: "What an exit costs, by its cause and its handler",
-        manifest: manifest(machine, plan, plan.pin),
-        warnings: machine_warnings(machine),
-        ..Findings::default()
-    };
-    findings.warnings.extend(noise.warnings(began.elapsed(), machine.cpus.len()));
+    let mut findings = session.findings("exits", "What an exit costs, by its cause and its handler")?;
     if machine.emulates_ring_0 {
         findings.warnings.push(
             "IPI to a running vCPU: its time is from the sender's write until the other vCPU's handler has run; here \
@@ -117,7 +109,7 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
 /// What the back end cannot do is a row; what ends the whole run is an error.
 pub(crate) fn unsupported_as_row(error: LabError) -> Result<String, LabError> {
     match error {
-        LabError::Signal(_) | LabError::NoKvm(_) => Err(error),
+        LabError::Signal(_) | LabError::NoKvm(_) | LabError::Impossible(_) => Err(error),
         error => Ok(format!("this back end cannot do it: {error}")),
     }
 }
@@ -130,6 +122,8 @@ pub(crate) struct Timed {
     pub(crate) rates: Vec<f64>,
     /// Of each round, in nanoseconds: the median time of an exit in user space, and that to the device thread.
     pub(crate) in_user: Vec<f64>,
+    /// Of each round, the mean sample of the vCPU that took longest, in ticks.
+    pub(crate) longest_mean: Vec<f64>,
     pub(crate) to_thread: Vec<f64>,
     /// Ticks that a sample takes, about, with everything around it.
     about: f64,
@@ -146,6 +140,7 @@ impl Timed {
                 series: Series::default(),
                 rates: Vec::new(),
                 in_user: Vec::new(),
+                longest_mean: Vec::new(),
                 to_thread: Vec::new(),
                 about,
                 events: Vec::new(),
@@ -171,6 +166,7 @@ impl Timed {
         self.about = turn.ticks as f64 * f64::from(self.bench.spec().config.vcpus) / turn.samples.len().max(1) as f64;
         if round.is_some() {
             self.series.add(&turn.samples, turn.base);
+            self.longest_mean.extend(turn.longest_mean());
             let seconds = machine.ns_in(turn.ticks as f64) / 1e9;
             self.rates.push(turn.samples.len() as f64 / seconds.max(1e-9));
             let accesses =

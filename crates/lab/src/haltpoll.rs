@@ -10,23 +10,27 @@
 //! Nobody polls; the guest (its governor); KVM, capped for each VM; or the lab's own run loop, as KVM would (the same
 //! policy), for halts that are doorbells.
 
-use crate::abi::{self, ProgramStep, op};
+use crate::abi;
+use crate::compute_speed::{ComputeSpeed, Computed};
 use crate::events::Events;
 use crate::exit_account::ExitAccount;
 use crate::exits::unsupported_as_row;
-use crate::loaded_vm::{ComputeGauge, LoadedVm, repeat, thread_usage};
-use crate::machine::pin_to;
-use crate::measure::{MeasurePlan, Noise, machine_warnings, manifest, take_turns};
+use crate::loaded_vm::{LoadedVm, VcpuProgram, repeated};
+use crate::measure::MeasurePlan;
+use crate::placement::Placement;
 use crate::run_loop::{Setup, VcpuRun, parkers, serve};
+use crate::session::LabSession;
 use crate::stats::vcpu_counters;
-use crate::{LabError, LabMachine, LabVcpu, Parker, PrivilegeRing, VmConfig, Watch, step};
+use crate::thread_use::ThreadUse;
+use crate::{LabError, LabMachine, LabVcpu, Parker, PrivilegeRing, Span, VmConfig, Watch};
 use exitscope_model::Event;
 use exitscope_policy::Policies;
 use exitscope_scenario::findings::{
-    FindingFigure, FindingRow, Findings, FindingsTable, Measured, Unit, counted, noise,
+    FindingFigure, FindingRow, Findings, FindingsTable, Measured, NOT_MEASURABLE, Unit, counted, noise,
 };
-use exitscope_units::Nanos;
-use std::time::{Duration, Instant};
+use exitscope_scenario::{Op, TimeDistribution};
+use exitscope_units::{Nanos, Picos};
+use std::time::Duration;
 
 /// How long each vCPU computes before it gives the ball back, about as long as the other one is idle: once within the
 /// reach of most polls, once beyond that of the defaults.
@@ -51,6 +55,8 @@ pub enum PollMode {
     Kvm(u64),
     /// The guest.
     Guest(u64),
+    /// The guest; halts block in the run loop, as those of `lab run` do.
+    GuestInRunLoop(u64),
     /// The lab's run loop, as KVM would; 0: nobody, but halts block in the run loop.
     RunLoop(u64),
 }
@@ -60,11 +66,22 @@ impl PollMode {
         let (who, knob) = match self {
             PollMode::Nobody => ("nobody", "halts in KVM".to_string()),
             PollMode::Kvm(ns) => ("KVM", format!("halt_poll_ns={}", Nanos(ns))),
-            PollMode::Guest(ns) => ("the guest", format!("guest_halt_poll_ns={}", Nanos(ns))),
+            PollMode::Guest(ns) | PollMode::GuestInRunLoop(ns) => {
+                ("the guest", format!("guest_halt_poll_ns={}", Nanos(ns)))
+            }
             PollMode::RunLoop(0) => ("nobody", "halts in the run loop".to_string()),
             PollMode::RunLoop(ns) => ("the run loop", format!("halt_poll_ns={}", Nanos(ns))),
         };
         vec![who.to_string(), knob]
+    }
+
+    /// Whether halts block in the run loop; otherwise in KVM.
+    fn is_in_run_loop(self) -> bool {
+        matches!(self, PollMode::RunLoop(_) | PollMode::GuestInRunLoop(_))
+    }
+
+    fn is_guests(self) -> bool {
+        matches!(self, PollMode::Guest(_) | PollMode::GuestInRunLoop(_))
     }
 }
 
@@ -75,8 +92,8 @@ pub struct PingPong {
     policies: Policies,
     guests: LoadedVm,
     parkers: Vec<Parker>,
-    /// What each vCPU computes before it gives the ball back, in turn.
-    work: Vec<ProgramStep>,
+    /// For how many nanoseconds each vCPU computes before it gives the ball back, in turn.
+    gaps_ns: Vec<u64>,
 }
 
 /// What a turn gave.
@@ -85,7 +102,7 @@ pub struct PingPongTurn {
     /// Round trips.
     pub rounds: u64,
     /// How long they took.
-    pub elapsed: Duration,
+    pub span: Span,
     /// Halts of both vCPUs, each an exit.
     pub halts: u64,
     /// Wake-ups of a vCPU that polled, which needed none.
@@ -98,8 +115,8 @@ pub struct PingPongTurn {
     pub sleeps: u64,
     /// CPU time of both threads.
     pub cpu: Duration,
-    /// Passes of both vCPUs' compute loops, one after the other.
-    pub passes: u64,
+    /// What was computed one after the other.
+    pub computed: Computed,
     /// Exits to user space.
     pub account: ExitAccount,
     /// The events of each vCPU, if they are kept.
@@ -108,71 +125,64 @@ pub struct PingPongTurn {
 
 impl PingPong {
     /// Makes the VM. An error says what KVM cannot do here.
-    pub fn new(machine: &LabMachine, polls: PollMode, work: ProgramStep) -> Result<PingPong, LabError> {
-        PingPong::tuned(machine, polls, Policies::default(), vec![work])
+    pub fn new(machine: &LabMachine, polls: PollMode, gap_ns: u64) -> Result<PingPong, LabError> {
+        PingPong::tuned(machine, polls, Policies::default(), vec![gap_ns])
     }
 
-    /// The same with other knobs than the defaults, and more than one work in turn.
+    /// The same with other knobs than the defaults, and works of several lengths in turn.
     pub fn tuned(
         machine: &LabMachine,
         polls: PollMode,
         mut policies: Policies,
-        work: Vec<ProgramStep>,
+        gaps_ns: Vec<u64>,
     ) -> Result<PingPong, LabError> {
-        let in_run_loop = matches!(polls, PollMode::RunLoop(_));
+        let in_run_loop = polls.is_in_run_loop();
         let ring = if in_run_loop { PrivilegeRing::Three } else { machine.ring() };
         let cap = match polls {
             PollMode::Kvm(ns) => ns as u32,
-            PollMode::Nobody | PollMode::Guest(_) | PollMode::RunLoop(_) => 0,
+            _ => 0,
         };
         let halt_poll_ns = (!in_run_loop).then_some(cap);
         let config = VmConfig { irqchip: !in_run_loop, halt_poll_ns, ..VmConfig::new(2, ring) };
         match polls {
-            PollMode::Guest(ns) => policies.guest_halt_poll.guest_halt_poll_ns = Nanos(ns),
+            PollMode::Guest(ns) | PollMode::GuestInRunLoop(ns) => {
+                policies.guest_halt_poll.guest_halt_poll_ns = Nanos(ns)
+            }
             PollMode::RunLoop(ns) => policies.host_halt_poll.halt_poll_ns = Nanos(ns),
             PollMode::Nobody | PollMode::Kvm(_) => {}
         }
-        Ok(PingPong { polls, policies, guests: LoadedVm::new(machine, config)?, parkers: parkers(2), work })
+        Ok(PingPong { polls, policies, guests: LoadedVm::new(machine, config)?, parkers: parkers(2), gaps_ns })
     }
 
     /// Plays `rounds` round trips.
     pub fn turn(
         &mut self,
         machine: &LabMachine,
+        speed: ComputeSpeed,
         rounds: u64,
         pin: bool,
         events: bool,
     ) -> Result<PingPongTurn, LabError> {
-        let flags = if matches!(self.polls, PollMode::Guest(_)) { abi::machine::HALTPOLL } else { 0 };
+        let flags = if self.polls.is_guests() { abi::machine::HALTPOLL } else { 0 };
         let programs = [0, 1].map(|vcpu| {
-            let receive = ProgramStep { a: abi::ipi_box(vcpu), ..step(op::RECEIVE) };
-            let send = ProgramStep { a: abi::ipi_box(1 - vcpu), ..step(op::SEND) };
-            let turn = |&work: &ProgramStep| match vcpu {
-                0 => [work, send, receive],
-                _ => [receive, work, send],
-            };
-            repeat(rounds, &self.work.iter().flat_map(turn).collect::<Vec<_>>())
+            let of = |&gap_ns: &u64| player(vcpu, gap_ns);
+            VcpuProgram::Scenario(repeated(rounds, self.gaps_ns.iter().flat_map(of).collect()))
         });
         self.parkers = parkers(2);
-        self.guests.load(machine, &self.policies, flags, &programs)?;
+        self.guests.load(machine, &self.policies, flags, speed, &programs)?;
         let halts_by_bell = self.guests.vm.config().ring == PrivilegeRing::Three;
-        let in_run_loop = matches!(self.polls, PollMode::RunLoop(_));
+        let in_run_loop = self.polls.is_in_run_loop();
         let setup = Setup {
             halts_in: (halts_by_bell && !in_run_loop).then_some(&self.guests.vm),
-            halt_poll: in_run_loop.then_some(self.policies.host_halt_poll),
+            halt_poll: matches!(self.polls, PollMode::RunLoop(_)).then_some(self.policies.host_halt_poll),
             events,
             ..Setup::new(machine, &self.parkers)
         };
-        let cpus = (pin && machine.cpus.len() >= 2).then_some(&machine.cpus);
+        let placement = Placement::of_threads(machine.places(), 2, pin);
         let before = kvm_polls(&mut self.guests.vcpus);
         let served = Watch::new(TURN_LIMIT).run(&mut self.guests.vcpus, |vcpu, watch| {
-            if let Some(cpus) = cpus {
-                pin_to(cpus[vcpu.index() as usize]);
-            }
-            let before = thread_usage();
-            let served = serve(vcpu, &setup, watch)?;
-            let after = thread_usage();
-            Ok((served, after.0.saturating_sub(before.0), after.1 - before.1))
+            let (served, used) = ThreadUse::of(&placement, vcpu.index() as usize, || serve(vcpu, &setup, watch));
+            Ok((served?, used))
         })?;
         let by_kvm =
             kvm_polls(&mut self.guests.vcpus).zip(before).map(|(now, then)| [now[0] - then[0], now[1] - then[1]]);
@@ -183,32 +193,33 @@ impl PingPong {
         &self,
         machine: &LabMachine,
         rounds: u64,
-        served: Vec<(VcpuRun, Duration, u64)>,
+        served: Vec<(VcpuRun, ThreadUse)>,
         by_kvm: Option<[u64; 2]>,
     ) -> PingPongTurn {
         let pages = [0, 1].map(|vcpu| self.guests.payload.page(vcpu));
         let sum = |of: fn(&abi::VcpuPage) -> u64| pages.iter().map(of).sum::<u64>();
-        let begin = pages.iter().map(|page| page.begin_tsc).min().unwrap_or(0);
-        let end = pages.iter().map(|page| page.end_tsc).max().unwrap_or(0);
+        let span = self.guests.payload.span(machine, 0..2);
         let mut turn = PingPongTurn {
             rounds,
-            elapsed: Duration::from_nanos(machine.ns_in(end.saturating_sub(begin) as f64) as u64),
+            span,
             halts: sum(|page| page.halts),
             wakes: sum(|page| page.wakes_sent),
             spared: sum(|page| page.ipis_spared),
-            passes: sum(|page| page.passes),
+            computed: Computed { chain: self.guests.payload.chain(0..2), span },
             ..PingPongTurn::default()
         };
         let mut by_run_loop = [0; 2];
-        for (part, cpu, sleeps) in served {
+        for (part, used) in served {
             turn.account.merge(&part.account);
             turn.events.push(part.events);
-            turn.cpu += cpu;
-            turn.sleeps += sleeps;
+            turn.cpu += used.cpu;
+            turn.sleeps += used.sleeps;
             (0..2).for_each(|at| by_run_loop[at] += part.polls[at]);
         }
         turn.polls = match self.polls {
-            PollMode::Guest(_) => Some([sum(|page| page.polls), sum(|page| page.polls_paid)]),
+            PollMode::Guest(_) | PollMode::GuestInRunLoop(_) => {
+                Some([sum(|page| page.polls), sum(|page| page.polls_paid)])
+            }
             PollMode::RunLoop(_) => Some(by_run_loop),
             PollMode::Nobody | PollMode::Kvm(_) => by_kvm,
         };
@@ -221,6 +232,15 @@ impl PingPong {
     }
 }
 
+/// What one of the two does for a round trip.
+pub(crate) fn player(vcpu: u32, gap_ns: u64) -> Vec<Op> {
+    let work = Op::Compute(TimeDistribution::Fixed(Picos::from_nanos(gap_ns)));
+    match vcpu {
+        0 => vec![work, Op::Ipi(1), Op::AwaitIpi, Op::Count],
+        _ => vec![Op::AwaitIpi, work, Op::Ipi(0)],
+    }
+}
+
 /// How often KVM has polled for these vCPUs, and how often that paid.
 pub(crate) fn kvm_polls(vcpus: &mut [LabVcpu]) -> Option<[u64; 2]> {
     vcpus.iter_mut().try_fold([0; 2], |sum, vcpu| {
@@ -230,7 +250,7 @@ pub(crate) fn kvm_polls(vcpus: &mut [LabVcpu]) -> Option<[u64; 2]> {
 }
 
 /// A game and what its rounds gave.
-struct Played {
+pub(crate) struct Played {
     game: PingPong,
     /// Round trips that fit into a turn.
     fit: u64,
@@ -238,19 +258,15 @@ struct Played {
     events: Vec<Events>,
 }
 
-const ROUND_TRIPS: Measured<PingPongTurn> = Measured::new("round trips", Unit::PerSecond, |turn| {
-    Some(turn.rounds as f64 / turn.elapsed.as_secs_f64().max(1e-9))
-});
+const ROUND_TRIPS: Measured<PingPongTurn> =
+    Measured::new("round trips", Unit::PerSecond, |turn| Some(turn.span.rate(turn.rounds)));
 
-const FIGURES: [Measured<PingPongTurn>; 6] = [
+const FIGURES: [Measured<PingPongTurn>; 5] = [
     Measured::new("CPU each", Unit::Nanos, |turn| Some(each(turn, turn.cpu.as_nanos() as f64))),
     Measured::new("halts each", Unit::Count, |turn| Some(each(turn, turn.halts as f64))),
     Measured::new("wake-ups each", Unit::Count, |turn| Some(each(turn, turn.wakes as f64))),
     Measured::new("sleeps each", Unit::Count, |turn| Some(each(turn, turn.sleeps as f64))),
     Measured::new("polls each", Unit::Count, |turn| turn.polls.map(|polls| each(turn, polls[0] as f64))),
-    Measured::new("polls that paid", Unit::Share, |turn| {
-        turn.polls.filter(|polls| polls[0] > 0).map(|polls| polls[1] as f64 / polls[0] as f64)
-    }),
 ];
 
 /// For each round trip.
@@ -259,29 +275,26 @@ fn each(turn: &PingPongTurn, count: f64) -> f64 {
 }
 
 impl Played {
-    fn new(
-        machine: &LabMachine,
-        plan: &MeasurePlan,
-        polls: PollMode,
-        work: ProgramStep,
-    ) -> Result<Result<Played, String>, LabError> {
-        let made = PingPong::new(machine, polls, work).and_then(|mut game| {
-            let turn = game.turn(machine, FIRST_TURN, plan.pin, false)?;
-            let each = turn.elapsed.as_secs_f64() / FIRST_TURN as f64;
+    /// Makes the game, and finds out how long a round trip takes; or says what KVM cannot do here.
+    pub fn new(session: &LabSession, polls: PollMode, gap_ns: u64) -> Result<Result<Played, String>, LabError> {
+        let (machine, plan) = (session.machine(), session.plan());
+        let made = PingPong::new(machine, polls, gap_ns).and_then(|mut game| {
+            let turn = game.turn(machine, session.speed(), FIRST_TURN, plan.pin, false)?;
+            let each = turn.span.seconds() / FIRST_TURN as f64;
             let fit = ((plan.turn().as_secs_f64() / each.max(1e-6)) as u64).max(FIRST_TURN);
             Ok(Played { game, fit, rounds: Vec::new(), events: Vec::new() })
         });
         made.map_or_else(|error| unsupported_as_row(error).map(Err), |played| Ok(Ok(played)))
     }
 
-    fn turn(
-        &mut self,
-        machine: &LabMachine,
-        plan: &MeasurePlan,
-        round: Option<u32>,
-        events: bool,
-    ) -> Result<(), LabError> {
-        let mut turn = self.game.turn(machine, self.fit, plan.pin, events)?;
+    /// Plays a turn; that of a round is kept.
+    pub fn turn(&mut self, session: &mut LabSession, round: Option<u32>, events: bool) -> Result<(), LabError> {
+        let (machine, pin) = (session.machine(), session.plan().pin);
+        let mut turn = session.possible("both vCPUs", |speed| {
+            let turn = self.game.turn(machine, speed, self.fit, pin, events)?;
+            let computed = turn.computed;
+            Ok((turn, computed))
+        })?;
         if events {
             self.events = std::mem::take(&mut turn.events);
         }
@@ -291,21 +304,34 @@ impl Played {
         Ok(())
     }
 
-    fn rate(&self) -> f64 {
-        ROUND_TRIPS.values(&self.rounds).iter().sum::<f64>() / self.rounds.len().max(1) as f64
+    /// Round trips a second of the last turn that was kept.
+    pub fn last_rate(&self) -> f64 {
+        self.rounds.last().map_or(0.0, |turn| turn.span.rate(turn.rounds))
     }
 
-    fn row(&self, labels: Vec<String>, best: f64) -> FindingRow {
-        let of_best = FindingFigure::plain("of the best", Unit::Share, self.rate() / best.max(1e-9));
-        let trips = ROUND_TRIPS.figure(&self.rounds).into_iter().chain([of_best]);
-        let figures = trips.chain(FIGURES.iter().filter_map(|figure| figure.figure(&self.rounds))).collect();
-        FindingRow { labels, figures, ..FindingRow::default() }
+    /// The row of this game, and how many times as many round trips as the first game has, where each of `choices` may be
+    /// named as the best.
+    fn row(&self, labels: Vec<String>, first: &Played, choices: usize) -> FindingRow {
+        let figures = ROUND_TRIPS.figure(&self.rounds).into_iter().collect();
+        let mut row = FindingRow { labels, figures, ..FindingRow::default() };
+        if !std::ptr::eq(self, first) {
+            let ratios = ROUND_TRIPS.ratios(&self.rounds, &first.rounds);
+            row.add_unless_open(FindingFigure::of_ratios(TIMES, &ratios, choices));
+        }
+        row.figures.extend(FIGURES.iter().filter_map(|figure| figure.figure(&self.rounds)));
+        let polls: Vec<(u64, u64)> =
+            self.rounds.iter().filter_map(|turn| turn.polls.map(|of| (of[1], of[0]))).collect();
+        row.add_unless_open(FindingFigure::of_counts("polls that paid", &polls));
+        row
     }
 }
 
+/// The figure of how many times as many round trips a row has as the first, in which nobody polls.
+const TIMES: &str = "times no polls";
+
 /// Measures it. With `keep_events`, the events of the last round come with it.
 pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
-    let mut gauge = ComputeGauge::new(machine, PrivilegeRing::Three)?;
+    let mut session = LabSession::new(machine, plan, true)?;
     let ways: Vec<PollMode> = [PollMode::Nobody]
         .into_iter()
         .chain(KNOBS.map(PollMode::Kvm))
@@ -313,50 +339,32 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
         .chain([PollMode::RunLoop(0)])
         .chain(KNOBS.map(PollMode::RunLoop))
         .collect();
-    let (began, noise) = (Instant::now(), Noise::now());
     let mut games = Vec::new();
     for (gap, _) in GAPS {
         for &polls in &ways {
-            games.push(Played::new(machine, plan, polls, gauge.now().step(gap))?);
+            games.push(Played::new(&session, polls, gap)?);
         }
     }
-    let last = plan.rounds.checked_sub(1);
-    let mut measured = None;
-    take_turns(plan, games.len(), |round, at| {
-        // Before each round anew, so that a ball takes as long in every one.
-        if measured != Some(round) {
-            gauge.again(machine)?;
-            measured = Some(round);
-        }
-        if let Ok(played) = &mut games[at] {
-            played.game.work = vec![gauge.now().step(GAPS[at / ways.len()].0)];
-        }
+    session.take_turns(games.len(), |session, round, at| {
+        let keep = keep_events && session.is_last(round);
         if let Ok(played) = &mut games[at]
-            && let Err(why) = played.turn(machine, plan, round, keep_events && round == last)
+            && let Err(why) = played.turn(session, round, keep)
         {
             games[at] = Err(unsupported_as_row(why)?);
         }
         Ok(())
     })?;
-    gauge.again(machine)?;
-    for turn in games.iter().flatten().flat_map(|played| &played.rounds) {
-        gauge.check(machine, "both vCPUs, one after the other,", turn.passes, turn.elapsed)?;
-    }
-    let mut findings = Findings {
-        experiment: "haltpoll",
-        description: "Two vCPUs play ping-pong and halt between: who polls before the halt, and how long at most",
-        manifest: manifest(machine, plan, plan.pin && machine.cpus.len() >= 2),
-        warnings: machine_warnings(machine),
-        ..Findings::default()
-    };
-    findings.warnings.extend(noise.warnings(began.elapsed(), machine.cpus.len()));
-    findings.warnings.extend(gauge.warning());
+    let mut findings = session.findings(
+        "haltpoll",
+        "Two vCPUs play ping-pong and halt between: who polls before the halt, and how long at most",
+    )?;
     findings.warnings.extend(limits(machine));
     for (games, (gap, title)) in games.chunks(ways.len()).zip(GAPS) {
-        let best = games.iter().flatten().map(Played::rate).fold(0.0, f64::max);
-        let rows = ways.iter().zip(games).map(|(polls, game)| match game {
-            Ok(played) => played.row(polls.labels(), best),
-            Err(why) => FindingRow { labels: polls.labels(), cannot: Some(why.clone()), ..FindingRow::default() },
+        let rows = ways.iter().zip(games).map(|(polls, game)| match (game, &games[0]) {
+            (Ok(played), Ok(first)) => played.row(polls.labels(), first, ways.len() - 1),
+            (Err(why), _) | (_, Err(why)) => {
+                FindingRow { labels: polls.labels(), cannot: Some(why.clone()), ..FindingRow::default() }
+            }
         });
         let table = FindingsTable { title, labels: vec!["polls", "knob"], rows: rows.collect() };
         findings.summary.extend(summary(gap, &table));
@@ -392,32 +400,37 @@ fn summary(gap: u64, table: &FindingsTable) -> Option<String> {
     let none = table.rows.first()?;
     let (best, alike) = table.largest("round trips")?;
     let (most, base) = (best.figure("round trips")?, none.figure("round trips")?);
-    let mut said =
+    let said =
         format!("With {} between balls, {} round trips a second without polling", Nanos(gap), base.with_margin(1.0, 0));
     let (who, knob) = (&best.labels[0], &best.labels[1]);
-    if std::ptr::eq(best, none) {
-        said += ", and no way of polling has more.";
-    } else if most.may_equal(base) {
-        said += &format!(
-            "; no way of polling has more for certain: the most, {}, when {who} polls ({knob}), is within the noise.",
-            most.with_margin(1.0, 0)
-        );
-    } else {
-        let (cpu, cpu_base) = (best.figure("CPU each")?, none.figure("CPU each")?);
-        said += &format!(
-            "; the most, {}, when {who} polls ({knob}): {:+.0} %, with {:+.0} % CPU time each{} and {:.2} instead of {:.2} \
-             wake-ups that need an exit or an interrupt.",
-            most.with_margin(1.0, 0),
-            (most.value / base.value - 1.0) * 100.0,
-            (cpu.value / cpu_base.value.max(1.0) - 1.0) * 100.0,
-            noise(cpu.may_equal(cpu_base)),
-            best.figure("wake-ups each")?.value,
-            none.figure("wake-ups each")?.value,
-        );
-        if !alike.is_empty() {
-            let rows = counted(alike.len() as u64, "other row");
-            said += &format!(" Within the noise of that: {rows}.");
-        }
+    let Some(times) = best.figure(TIMES) else {
+        let open = best.not_measurable.contains(&TIMES);
+        return Some(match open {
+            true => format!("{said}; whether any way of polling has more is {NOT_MEASURABLE}."),
+            false => format!("{said}, and no way of polling has more."),
+        });
+    };
+    if times.may_be(1.0) {
+        return Some(format!(
+            "{said}; no way of polling has more for certain: the most, when {who} polls ({knob}), is {} times as many, as a 95 % \
+             interval that allows for the choice.",
+            times.between()
+        ));
+    }
+    let (cpu, cpu_base) = (best.figure("CPU each")?, none.figure("CPU each")?);
+    let mut said = format!(
+        "{said}; the most, {}, when {who} polls ({knob}): {} times as many, as a 95 % interval that allows for the choice, with \
+         {:+.0} % CPU time each{} and {:.2} instead of {:.2} wake-ups that need an exit or an interrupt.",
+        most.with_margin(1.0, 0),
+        times.between(),
+        (cpu.value / cpu_base.value.max(1.0) - 1.0) * 100.0,
+        noise(cpu.may_equal(cpu_base)),
+        best.figure("wake-ups each")?.value,
+        none.figure("wake-ups each")?.value,
+    );
+    if !alike.is_empty() {
+        let rows = counted(alike.len() as u64, "other row");
+        said += &format!(" Within the noise of that: {rows}.");
     }
     Some(said)
 }

@@ -17,7 +17,7 @@ pub struct InstructionCounts([AtomicU64; Instruction::ALL.len()]);
 const COUNTED: &[(Instruction, &[u32])] = &[
     (Instruction::Hypercall, &[op::HYPERCALL]),
     (Instruction::Cpuid, &[op::CPUID]),
-    (Instruction::Msr, &[op::RDMSR, op::WRMSR, op::INTERRUPT]),
+    (Instruction::Msr, &[op::RDMSR, op::WRMSR, op::INTERRUPT, op::SELF_IPI]),
     (Instruction::Port, &[op::PORT_IN, op::PORT_OUT, op::PORT_STRING, op::DOORBELL]),
     (Instruction::Mmio, &[op::MMIO_READ, op::MMIO_WRITE]),
     (Instruction::Touch, &[op::TOUCH]),
@@ -81,6 +81,7 @@ mod tests {
         op::SLEEP_TABLE,
         op::SUBMIT,
         op::LOAD_KNOBS,
+        op::PRIVILEGED,
     ];
 
     #[test]

@@ -7,7 +7,7 @@
 //!               ▲                ▲                                      │
 //!            samples          Watch: time, signals, crashes             └─► Bench: turns of one thing to measure
 //!               │                                                              │
-//!               └───────────────── measure: rounds, Series ◄───────────────────┘ ──► Findings (tables, sentences)
+//!               └────────── LabSession: rounds, speed; Series ◄─────────────────┘ ──► Findings (tables, sentences)
 //! ```
 //!
 //! Nothing here needs root where `/dev/kvm` may be opened. A guest has 32 MiB of memory and nothing of the host; a run has
@@ -28,16 +28,18 @@
 //!    [`Watch::run_jobs`] (threads as you like) around [`next_exit`] or [`LabVcpu::run`]. A [`LabVcpu`] is a value: any thread may
 //!    run it, [`Kick::kick`] brings it out. Doorbells come as [`KvmExit::Bell`]. Wait for others on a [`Parker`] only, so that
 //!    the end of the run reaches you.
-//! 4. Take turns with [`measure::take_turns`], collect in a [`measure::Series`], put
+//! 4. Take turns with [`session::LabSession`], which also makes the findings, collect in a [`measure::Series`], put
 //!    [`FindingFigure`](exitscope_scenario::findings::FindingFigure)s into rows. What cannot be done here is a row with `cannot`.
 //! 5. In the command: an arm of `LabCommand` (`cli.rs`) with [`exits`]'s flags, a line in `EXPERIMENTS` and an arm in
 //!    `lab.rs`. Text, JSON, CSV, benchstat, `--against` and `--trace` then work as they are.
 //! 6. A test in `crates/exitscope/tests/lab.rs` with counts that are known, and a section in docs/lab.md.
 
 pub mod abi;
+pub mod agree;
 pub mod bench;
 mod boot;
 mod compile;
+pub mod compute_speed;
 pub mod delay;
 mod delay_plan;
 pub mod device_model;
@@ -64,13 +66,17 @@ pub mod run;
 mod run_limits;
 pub mod run_loop;
 pub mod running_guests;
+pub mod session;
 mod setting_file;
+mod span;
 mod stats;
+mod thread_use;
 mod tracefs;
 pub mod tracer;
 pub mod vcores;
 mod vcpu;
 mod vm;
+pub mod vmexit;
 pub mod yielding;
 
 pub use boot::PrivilegeRing;
@@ -78,6 +84,8 @@ pub use error::LabError;
 pub use machine::{LabMachine, ticks};
 pub use memory::{GuestMemory, PlainData};
 pub use payload::{Payload, sampled, step};
+pub use placement::KeptThreads;
 pub use run_limits::{Parker, Watch, next_exit};
+pub use span::Span;
 pub use vcpu::{Kick, KvmExit, LabVcpu};
 pub use vm::{IoAddress, LabVm, VmConfig, open_kvm};

@@ -117,18 +117,23 @@ impl<'a> LoadGenerator<'a> {
         (world, LoadPort { said: send })
     }
 
-    /// Plays until the run is over, or all vCPUs are done; at `end`, programs that repeat for ever are told to stop, and a
-    /// little later the run is.
-    pub fn play(&mut self, watch: &Watch, end: Instant) {
+    /// Plays until the run is over, or all vCPUs are done; after `length`, programs that repeat for ever are told to stop, right after
+    /// `at_stop`, and a little later the run is.
+    pub fn play(&mut self, watch: &Watch, length: Duration, at_stop: impl FnOnce()) {
         const LOOK: Duration = Duration::from_millis(10);
         const GRACE: Duration = Duration::from_millis(100);
+        let mut at_stop = Some(at_stop);
         let now = Instant::now();
+        let end = now + length;
         for client in 0..self.clients.len() {
             self.due.push(Reverse((now, Due::Send(client))));
         }
         while !watch.is_over() {
             let now = Instant::now();
             if now >= end {
+                if let Some(at_stop) = at_stop.take() {
+                    at_stop();
+                }
                 self.payload.stop();
                 if now >= end + GRACE {
                     return watch.stop();

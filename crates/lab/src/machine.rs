@@ -6,7 +6,8 @@ use crate::abi::{self, op};
 use crate::host::back_end;
 use crate::instruction_counts::InstructionCounts;
 use crate::payload::{sampled, step};
-use crate::{LabError, LabVm, Payload, PrivilegeRing, VmConfig, Watch, next_exit, open_kvm};
+use crate::placement::{KeptThreads, allowed_cpus};
+use crate::{LabError, LabVm, Payload, PrivilegeRing, Span, VmConfig, Watch, next_exit, open_kvm};
 use exitscope_policy::Policies;
 use kvm_ioctls::Kvm;
 use std::sync::Arc;
@@ -39,6 +40,8 @@ pub struct LabMachine {
     pub cpus: Vec<usize>,
     /// What guests on it executed so far.
     pub executed: Arc<InstructionCounts>,
+    /// Where threads of vCPUs were kept so far.
+    pub kept: Arc<KeptThreads>,
 }
 
 impl LabMachine {
@@ -56,6 +59,7 @@ impl LabMachine {
             emulates_ring_0: false,
             cpus: allowed_cpus(),
             executed: Arc::default(),
+            kept: Arc::default(),
         };
         let speed = |ring| compute_speed(&machine, ring);
         let (three, zero) = (speed(PrivilegeRing::Three)?, speed(PrivilegeRing::Zero));
@@ -78,6 +82,16 @@ impl LabMachine {
     /// Nanoseconds in `ticks` of the time stamp counter.
     pub fn ns_in(&self, ticks: f64) -> f64 {
         ticks * 1e9 / self.tsc_hz as f64
+    }
+
+    /// Where threads may be kept: the CPUs, and who notes it.
+    pub(crate) fn places(&self) -> (&[usize], &Arc<KeptThreads>) {
+        (&self.cpus, &self.kept)
+    }
+
+    /// The time between two values of the time stamp counter.
+    pub fn span(&self, begin: u64, end: u64) -> Span {
+        Span::of_ns(self.ns_in(end.saturating_sub(begin) as f64) as u64)
     }
 }
 
@@ -137,40 +151,10 @@ fn vendor() -> String {
     String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_string()
 }
 
-/// The CPUs on which this process may run.
-pub(crate) fn allowed_cpus() -> Vec<usize> {
-    // SAFETY: all zeros are an empty set; the kernel fills it in.
-    let set = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set);
-        set
-    };
-    // SAFETY: the numbers are below the size of the set.
-    (0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
-}
-
 /// Names this thread as QEMU names that of a vCPU, by which tools know it.
 pub fn name_vcpu_thread(number: u32) {
     // The kernel keeps 15 characters, which hold any number below a million.
     let name = std::ffi::CString::new(format!("CPU {number}/KVM")).expect("no zero in it");
     // SAFETY: the kernel copies a text that ends with a zero.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
-}
-
-/// Keeps this thread on one CPU from now on. False: that is not permitted.
-pub fn pin_to(cpu: usize) -> bool {
-    keep_on(&[cpu])
-}
-
-/// Keeps this thread on some CPUs from now on. False: that is not permitted.
-pub fn keep_on(cpus: &[usize]) -> bool {
-    if cpus.iter().any(|&cpu| cpu >= libc::CPU_SETSIZE as usize) {
-        return false;
-    }
-    // SAFETY: all zeros are an empty set, and every CPU is below its size.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        cpus.iter().for_each(|&cpu| libc::CPU_SET(cpu, &mut set));
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) == 0
-    }
 }

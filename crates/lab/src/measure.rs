@@ -6,10 +6,11 @@
 //!                                   ├─► Summary: median of all, interval of the rounds' medians, spread, outliers
 //! ```
 
-use crate::{LabError, LabMachine, host};
-use exitscope_scenario::findings::{FindingFigure, Manifest, Unit};
+use crate::{LabError, LabMachine, Span, host};
+use exitscope_scenario::findings::{ESTIMATOR, FindingFigure, Manifest, Unit};
 use exitscope_signals::signalled;
 use exitscope_stats::{Estimate, quantile_of_sorted};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How long and how often to measure.
@@ -228,7 +229,8 @@ impl Noise {
 }
 
 /// What ran an experiment.
-pub fn manifest(machine: &LabMachine, plan: &MeasurePlan, pinned: bool) -> Manifest {
+pub(crate) fn manifest(machine: &LabMachine, plan: &MeasurePlan) -> Manifest {
+    let kept_on = machine.kept.cpus();
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     Manifest {
         back_end: machine.back_end.clone(),
@@ -238,14 +240,23 @@ pub fn manifest(machine: &LabMachine, plan: &MeasurePlan, pinned: bool) -> Manif
         kernel: kernel.trim().to_string(),
         tsc_hz: machine.tsc_hz,
         cpus: machine.cpus.len(),
-        pinned,
+        pinned: each_has_one(&kept_on),
+        kept_on,
+        clock: Span::CLOCK,
+        estimator: ESTIMATOR,
         rounds: plan.rounds,
         duration_ns: plan.duration.as_nanos() as u64,
     }
 }
 
+/// Whether every thread was kept on one CPU, which is no other's.
+fn each_has_one(kept_on: &[Vec<usize>]) -> bool {
+    let single: BTreeSet<_> = kept_on.iter().filter(|cpus| cpus.len() == 1).collect();
+    !kept_on.is_empty() && single.len() == kept_on.len()
+}
+
 /// What is to be said of the machine itself before any figure.
-pub fn machine_warnings(machine: &LabMachine) -> Vec<String> {
+pub(crate) fn machine_warnings(machine: &LabMachine) -> Vec<String> {
     let mut warnings = Vec::new();
     if machine.emulates_ring_0 {
         warnings.push(format!(

@@ -7,7 +7,7 @@
 use crate::abi::{self, Control, ProgramStep, Shared, VcpuPage, op};
 use crate::boot::{self, PrivilegeRing};
 use crate::instruction_counts::InstructionCounts;
-use crate::{GuestMemory, LabError, LabMachine, LabVm};
+use crate::{GuestMemory, LabError, LabMachine, LabVm, Span};
 use exitscope_policy::{Policies, all_knobs};
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -135,6 +135,26 @@ impl Payload {
     /// A vCPU's page. The figures stand still only while it does not run.
     pub fn page(&self, vcpu: u32) -> VcpuPage {
         self.memory.get(boot::area(vcpu))
+    }
+
+    /// From the first step of these vCPUs, whose programs are over, to the last one.
+    pub fn span(&self, machine: &LabMachine, vcpus: impl Iterator<Item = u32>) -> Span {
+        // Both by the guest's counter, which need not begin where the host's does.
+        let (begin, end) = vcpus
+            .map(|vcpu| self.page(vcpu))
+            .fold((u64::MAX, 0), |(begin, end), page| (begin.min(page.begin_tsc), end.max(page.end_tsc)));
+        machine.span(begin, end)
+    }
+
+    /// How much these vCPUs have counted ([`op::COUNT_ONE`]) so far, also while they run.
+    pub fn counted(&self, vcpus: impl Iterator<Item = u32>) -> u64 {
+        let done = offset_of!(VcpuPage, done) as u64 + u64::from(op::COUNT_ONE) * 8;
+        vcpus.map(|vcpu| self.memory.u64(boot::area(vcpu) + done).load(Ordering::Relaxed)).sum()
+    }
+
+    /// Of these vCPUs, passes of the compute loop that cannot have been at once.
+    pub fn chain(&self, vcpus: impl Iterator<Item = u32>) -> u64 {
+        vcpus.map(|vcpu| self.page(vcpu).chain).max().unwrap_or(0)
     }
 
     /// The samples of a vCPU, in ticks.

@@ -13,19 +13,19 @@ use crate::abi::{ProgramStep, op};
 use crate::bench::Spec;
 use crate::events::Events;
 use crate::exits::{Timed, unsupported_as_row};
-use crate::measure::{MeasurePlan, Noise, machine_warnings, manifest, take_turns};
+use crate::measure::MeasurePlan;
+use crate::session::LabSession;
 use crate::{IoAddress, LabError, LabMachine, VmConfig, step};
 use exitscope_model::Event;
 use exitscope_policy::port_path::{Direction, Params, PortAccess, PortHandler, PortRegistration, route};
 use exitscope_scenario::findings::{FindingFigure, FindingRow, Findings, FindingsTable, Unit};
-use std::time::Instant;
 
 const PORT: u16 = 0x10;
 /// A port of KVM's interrupt controller.
 const KERNEL_PORT: u16 = 0x4d0;
 
 /// The ways: how the guest accesses the port, who is registered there, and whether the device model has a thread.
-const WAYS: [(PortAccess, Option<PortRegistration>, bool); 7] = [
+pub(crate) const WAYS: [(PortAccess, Option<PortRegistration>, bool); 7] = [
     (access(true, Direction::In, PORT), None, true),
     (access(true, Direction::In, PORT), None, false),
     (access(false, Direction::In, PORT), None, true),
@@ -45,29 +45,24 @@ const fn access(string: bool, direction: Direction, port: u16) -> PortAccess {
 
 /// Measures it. With `keep_events`, the events of the last round come with it.
 pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
-    let (began, noise) = (Instant::now(), Noise::now());
+    let mut session = LabSession::new(machine, plan, false)?;
     let mut ways = Vec::new();
     for (access, registration, thread) in WAYS {
         ways.push(Timed::new(machine, spec(machine, access, registration, thread), plan)?);
     }
-    let last = plan.rounds.checked_sub(1);
-    take_turns(plan, ways.len(), |round, at| {
+    session.take_turns(ways.len(), |session, round, at| {
         if let Ok(timed) = &mut ways[at]
-            && let Err(error) = timed.turn(machine, plan, round, keep_events && round == last)
+            && let Err(error) = timed.turn(machine, plan, round, keep_events && session.is_last(round))
         {
             ways[at] = Err(unsupported_as_row(error)?);
         }
         Ok(())
     })?;
-    let mut findings = Findings {
-        experiment: "pio",
-        description: "What a port access costs, by its way: emulated or decoded from the exit, by a device model with \
+    let mut findings = session.findings(
+        "pio",
+        "What a port access costs, by its way: emulated or decoded from the exit, by a device model with \
             a thread or in place",
-        manifest: manifest(machine, plan, plan.pin),
-        warnings: machine_warnings(machine),
-        ..Findings::default()
-    };
-    findings.warnings.extend(noise.warnings(began.elapsed(), machine.cpus.len()));
+    )?;
     let mut events = Vec::new();
     let rows = WAYS.into_iter().zip(ways).map(|((access, registration, thread), timed)| {
         let labels = labels(machine, access, registration, thread);
@@ -92,7 +87,12 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
     Ok((findings, Events::merge(events)))
 }
 
-fn spec(machine: &LabMachine, access: PortAccess, registration: Option<PortRegistration>, thread: bool) -> Spec {
+pub(crate) fn spec(
+    machine: &LabMachine,
+    access: PortAccess,
+    registration: Option<PortRegistration>,
+    thread: bool,
+) -> Spec {
     let port: u64 = access.port.into();
     let size: u32 = access.size.into();
     let step = match (access.string, access.direction) {
@@ -113,7 +113,7 @@ fn spec(machine: &LabMachine, access: PortAccess, registration: Option<PortRegis
 }
 
 /// How the access is made, how it is decoded and who answers it, by the policy.
-fn labels(
+pub(crate) fn labels(
     machine: &LabMachine,
     access: PortAccess,
     registration: Option<PortRegistration>,

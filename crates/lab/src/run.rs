@@ -13,24 +13,27 @@
 
 use crate::abi::{self, op};
 use crate::compile::{Compiler, doorbell_port, generator};
+use crate::compute_speed::{ComputeSpeed, Computed};
 use crate::device_model::{Device, DeviceThread};
 use crate::events::Events;
 use crate::exit_account::{ExitAccount, LabExitReason, LabHandler};
-use crate::load_generator::LoadGenerator;
-use crate::loaded_vm::{ComputeGauge, thread_usage};
-use crate::machine::{allowed_cpus, keep_on};
-use crate::measure::{MeasurePlan, Noise, machine_warnings, manifest};
+use crate::load_generator::{ClientResults, LoadGenerator};
+use crate::machine::probe;
+use crate::measure::MeasurePlan;
 use crate::placement::{Placement, cpus_in_words};
 use crate::run_loop::{Setup, VcpuRun, parkers, serve_into};
-use crate::{GuestMemory, IoAddress, LabError, LabMachine, LabVcpu, LabVm, Payload, VmConfig, Watch};
+use crate::session::LabSession;
+use crate::thread_use::ThreadUse;
+use crate::{
+    GuestMemory, IoAddress, LabError, LabMachine, LabVcpu, LabVm, Payload, Span, VmConfig, Watch, step, ticks,
+};
 use exitscope_model::Event;
 use exitscope_policy::port_path::DeviceModel;
 use exitscope_scenario::findings::{FindingFigure, FindingRow, Findings, FindingsTable, Unit, counted};
 use exitscope_scenario::{Disk, Doorbell, Op, Program, RegistrationKind, Scenario, SpinWait, VmSpec};
 use exitscope_stats::Histogram;
-use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 /// How much longer than asked for a run may take before it counts as hung.
@@ -49,63 +52,101 @@ struct Guest {
     _eventfd: EventFd,
 }
 
-/// Runs a scenario for its duration, or `duration` if that is given. With `pin`, vCPUs are kept on CPUs as the scenario has it, and
-/// otherwise on one each where there are enough. With `keep_events`, its events come with it.
-pub fn run(
-    machine: &LabMachine,
-    scenario: &Scenario,
-    duration: Option<Duration>,
-    pin: bool,
-    keep_events: bool,
-) -> Result<(Findings, Vec<Event>), LabError> {
-    let mut warnings = machine_warnings(machine);
-    warnings.extend(differences(machine, scenario));
-    let placement = place(machine, scenario, pin);
-    warnings.extend(placement.notes.iter().cloned());
-    let mut gauge = ComputeGauge::new(machine, machine.ring())?;
-    let speed_before = gauge.now().passes_per_us();
-    let (mut guests, number) = all_guests(machine, scenario, speed_before)?;
-    let parkers = parkers(number);
-    let (disks, first_disk) = disks_of(scenario, &guests);
-    let length = duration.unwrap_or(Duration::from_nanos(scenario.duration.as_nanos()));
-    let (noise, began) = (Noise::now(), Instant::now());
-    let (served, seen, took) =
-        play(machine, scenario, &mut guests, &parkers, &placement, disks, first_disk, length, keep_events)?;
-    warnings.extend(noise.warnings(began.elapsed(), machine.cpus.len()));
-    let speed_after = gauge.again(machine)?.passes_per_us();
-    check_possible(machine, scenario, &guests, &mut gauge, took)?;
-    warnings.extend(gauge.warning());
-    let threads: Vec<ThreadUse> = served.iter().map(|(_, thread)| thread.clone()).collect();
-    warnings.extend(refused_warning(&threads));
-    let each_has_one = each_has_one(&threads);
-    let plan = MeasurePlan { rounds: 1, duration: length, pin: each_has_one, ..MeasurePlan::default() };
-    let mut findings = Findings {
-        experiment: "run",
-        description: "A scenario's programs on real guests: counts are exact, times are this machine's",
-        manifest: manifest(machine, &plan, each_has_one),
-        warnings,
-        ..Findings::default()
-    };
-    let (accounts, events) = accounts_of(scenario, &guests, served);
-    let seconds = took.as_secs_f64();
+/// How to run a scenario.
+#[derive(Clone, Copy, Debug)]
+pub struct RunOptions {
+    /// For how long; `None`: as the scenario has it.
+    pub duration: Option<Duration>,
+    /// Whether vCPUs are kept on CPUs as the scenario has it, and otherwise on one each where there are enough.
+    pub pin: bool,
+    /// Whether its events are kept.
+    pub events: bool,
+    /// How often it is run again at most, as compute steps were not as long as they should be.
+    pub retries: u32,
+}
+
+/// What one run of a scenario gave.
+struct ScenarioRun {
+    guests: Vec<Guest>,
+    /// vCPUs of all guests.
+    number: u32,
+    /// What each vCPU's thread gave and used.
+    served: Vec<(VcpuRun, ThreadUse)>,
+    /// What clients saw, by load.
+    seen: Vec<ClientResults>,
+    /// Until the programs were told to stop, or were over.
+    span: Span,
+    /// What each guest had counted at that moment.
+    counted: Vec<u64>,
+}
+
+/// Runs a scenario. With [`RunOptions::events`], its events come with it.
+pub fn run(machine: &LabMachine, scenario: &Scenario, options: RunOptions) -> Result<(Findings, Vec<Event>), LabError> {
+    let placement = place(machine, scenario, options.pin);
+    let length = options.duration.unwrap_or(Duration::from_nanos(scenario.duration.as_nanos()));
+    let plan = MeasurePlan { rounds: 1, duration: length, pin: options.pin, ..MeasurePlan::default() };
+    let mut session = LabSession::new(machine, &plan, true)?.with_retries(options.retries);
+    let sample = sample_cost(machine)?;
+    let (mut run, slower) = session.settled(|session| {
+        session.possible(&scenario.name, |speed| one_run(machine, scenario, &placement, speed, length, options.events))
+    })?;
+    let mut findings =
+        session.findings("run", "A scenario's programs on real guests: counts are exact, times are this machine's")?;
+    findings.warnings.extend(differences(machine, scenario));
+    findings.warnings.extend(placement.notes.iter().cloned());
+    let threads: Vec<ThreadUse> = run.served.iter().map(|(_, thread)| thread.clone()).collect();
+    findings.warnings.extend(refused_warning(&threads));
+    // Some may have CPUs of their own, and others not.
+    findings.manifest.pinned &= findings.manifest.kept_on.len() == threads.len();
+    let (accounts, events) = accounts_of(scenario, &run.guests, std::mem::take(&mut run.served));
     findings.tables = vec![
-        work(machine, scenario, &guests, &seen, seconds),
-        exits(scenario, &guests, &accounts, seconds),
-        yields(scenario, &guests),
-        threads_table(machine, scenario, &guests, &threads),
+        work(machine, scenario, &run, sample),
+        exits(scenario, &run.guests, &accounts, run.span),
+        yields(scenario, &run.guests),
+        threads_table(machine, scenario, &run.guests, &threads),
     ];
     findings.tables.retain(|table| !table.rows.is_empty());
     findings.summary = vec![format!(
-        "{}: ran for {seconds:.2} s, {}, {}",
+        "{}: ran for {:.2} s, {}, {}",
         scenario.name,
-        counted(guests.len() as u64, "VM"),
-        counted(number.into(), "vCPU")
+        run.span.seconds(),
+        counted(run.guests.len() as u64, "VM"),
+        counted(run.number.into(), "vCPU")
     )];
-    findings.summary.push(format!(
-        "A compute step of 1 us took 1.00 us before the run, and {:.2} us after it.",
-        speed_before / speed_after
-    ));
+    findings.summary.push(format!("A compute step of 1 us took 1.00 us before the run, and {slower:.2} us after it."));
     Ok((findings, Events::merge(events)))
+}
+
+/// Makes the guests, with compute steps set by `speed`, and runs them.
+fn one_run(
+    machine: &LabMachine,
+    scenario: &Scenario,
+    placement: &Placement,
+    speed: ComputeSpeed,
+    length: Duration,
+    keep_events: bool,
+) -> Result<(ScenarioRun, Computed), LabError> {
+    let (guests, number) = all_guests(machine, scenario, speed)?;
+    let mut run = ScenarioRun {
+        guests,
+        number,
+        served: Vec::new(),
+        seen: Vec::new(),
+        span: Span::default(),
+        counted: Vec::new(),
+    };
+    play(machine, scenario, &mut run, placement, length, keep_events)?;
+    let chains = run.guests.iter().map(|guest| guest.payload.chain(0..scenario.vms[guest.spec].vcpus));
+    let computed = Computed { chain: chains.max().unwrap_or(0), span: run.span };
+    Ok((run, computed))
+}
+
+/// Ticks that a guest's `Start` and `Stop` take by themselves, as the median of some.
+fn sample_cost(machine: &LabMachine) -> Result<u64, LabError> {
+    let pairs = [step(op::START), step(op::STOP)].repeat(11);
+    let mut samples = probe(machine, VmConfig { irqchip: false, ..VmConfig::new(1, machine.ring()) }, &pairs)?;
+    samples.sort_unstable();
+    Ok(samples.get(samples.len() / 2).copied().unwrap_or(0).into())
 }
 
 /// The vCPUs of a VM that have a program.
@@ -115,13 +156,13 @@ fn running(spec: &VmSpec) -> impl Iterator<Item = (u32, &Program)> {
 }
 
 /// The guests of a scenario, and the number of their vCPUs.
-fn all_guests(machine: &LabMachine, scenario: &Scenario, passes_per_us: f64) -> Result<(Vec<Guest>, u32), LabError> {
+fn all_guests(machine: &LabMachine, scenario: &Scenario, speed: ComputeSpeed) -> Result<(Vec<Guest>, u32), LabError> {
     let shared = LabVm::shared_memory()?;
     let mut guests = Vec::new();
     let mut number = 0;
     for (at, spec) in scenario.vms.iter().enumerate() {
         for _ in 0..spec.copies {
-            let guest = guest(machine, scenario, at, number, &shared, passes_per_us)?;
+            let guest = guest(machine, scenario, at, number, &shared, speed)?;
             number += spec.vcpus;
             guests.push(guest);
         }
@@ -135,7 +176,7 @@ fn all_guests(machine: &LabMachine, scenario: &Scenario, passes_per_us: f64) -> 
 /// Where the vCPUs are kept. Of ganged threads, the CPUs of a scenario are whole cores, which the lab has none of.
 fn place(machine: &LabMachine, scenario: &Scenario, pin: bool) -> Placement {
     let vcpus_of = |spec: &VmSpec| running(spec).map(|(vcpu, _)| vcpu).collect();
-    Placement::new(&scenario.vms, vcpus_of, &machine.cpus, pin && !scenario.host.ganged)
+    Placement::of_vms(machine.places(), &scenario.vms, vcpus_of, pin && !scenario.host.ganged)
 }
 
 /// The disks of all guests, and for each vCPU the number of its VM's first one.
@@ -171,62 +212,10 @@ fn accounts_of(
     (accounts, events)
 }
 
-/// Whether every thread was kept on one CPU, which is no other's.
-fn each_has_one(threads: &[ThreadUse]) -> bool {
-    let single = threads.iter().map(|thread| thread.cpus.as_slice()).filter(|cpus| cpus.len() == 1);
-    single.collect::<BTreeSet<_>>().len() == threads.len()
-}
-
 fn refused_warning(threads: &[ThreadUse]) -> Option<String> {
     let refused = threads.iter().filter(|thread| thread.refused).count() as u64;
     let text = || format!("{} could not be kept on their CPUs: that is not permitted here", counted(refused, "vCPU"));
     (refused > 0).then(text)
-}
-
-/// An error if a vCPU, or all of them on these CPUs, computed for longer than the run took.
-fn check_possible(
-    machine: &LabMachine,
-    scenario: &Scenario,
-    guests: &[Guest],
-    gauge: &mut ComputeGauge,
-    took: Duration,
-) -> Result<(), LabError> {
-    let mut all = 0;
-    for guest in guests {
-        let spec = &scenario.vms[guest.spec];
-        for (vcpu, _) in running(spec) {
-            let passes = guest.payload.page(vcpu).passes;
-            all += passes;
-            gauge.check(machine, &format!("{} vCPU {vcpu}", spec.name), passes, took)?;
-        }
-    }
-    let cpus = machine.cpus.len().max(1) as u32;
-    gauge.check(machine, "all vCPUs together", all, took.saturating_mul(cpus))
-}
-
-/// What a vCPU's thread used, and where it could.
-#[derive(Clone, Debug, Default)]
-struct ThreadUse {
-    /// The CPUs on which it was allowed to run, as the kernel has them.
-    cpus: Vec<usize>,
-    /// Whether it was to be kept on CPUs and could not.
-    refused: bool,
-    /// CPU time.
-    cpu: Duration,
-    /// How often it gave the CPU up by itself.
-    sleeps: u64,
-}
-
-impl ThreadUse {
-    /// Runs `body` on this thread, kept on `cpus`; none: on any.
-    fn of<T>(cpus: &[usize], body: impl FnOnce() -> T) -> (T, ThreadUse) {
-        let refused = !cpus.is_empty() && !keep_on(cpus);
-        let before = thread_usage();
-        let done = body();
-        let after = thread_usage();
-        let (cpu, sleeps) = (after.0.saturating_sub(before.0), after.1 - before.1);
-        (done, ThreadUse { cpus: allowed_cpus(), refused, cpu, sleeps })
-    }
 }
 
 /// Where the vCPUs' threads were kept, and what they used.
@@ -261,7 +250,7 @@ fn guest(
     at: usize,
     first: u32,
     shared: &Arc<GuestMemory>,
-    passes_per_us: f64,
+    speed: ComputeSpeed,
 ) -> Result<Guest, LabError> {
     let spec = &scenario.vms[at];
     let too_many = first + spec.vcpus > abi::MAX_VCPUS as u32;
@@ -311,7 +300,7 @@ fn guest(
     for (vcpu, program) in running(spec) {
         let number = first + vcpu;
         let mut compiler = Compiler {
-            passes_per_us,
+            speed,
             channels: &scenario.channels,
             first_lock: first * spec.locks.len() as u32,
             first_vcpu: first,
@@ -341,90 +330,95 @@ fn guest(
     })
 }
 
-type Played = (Vec<(VcpuRun, ThreadUse)>, Vec<crate::load_generator::ClientResults>, Duration);
-
-#[expect(clippy::too_many_arguments, reason = "what a run consists of, once")]
+/// Runs the guests, each vCPU on a thread of its own.
 fn play(
     machine: &LabMachine,
     scenario: &Scenario,
-    guests: &mut [Guest],
-    parkers: &[crate::Parker],
+    run: &mut ScenarioRun,
     placement: &Placement,
-    disks: Vec<Disk>,
-    first_disk: Vec<usize>,
     length: Duration,
     keep_events: bool,
-) -> Result<Played, LabError> {
+) -> Result<(), LabError> {
+    let parkers = parkers(run.number);
+    let (disks, first_disk) = disks_of(scenario, &run.guests);
     let watch = Watch::new(length + HANG_GRACE);
-    let mut seen = Vec::new();
-    let began = Instant::now();
+    let began = ticks();
     let mut parts = Vec::new();
-    for guest in guests.iter_mut() {
+    for guest in run.guests.iter_mut() {
         let Guest { spec, vcpus, payload, devices, thread, .. } = guest;
         parts.push((*spec, vcpus, &*payload, &*devices, thread.as_ref()));
     }
-    let payload = parts[0].2;
-    let (mut world, handler) = LoadGenerator::new(scenario, payload, parkers, disks, first_disk);
+    let payloads: Vec<(&Payload, u32)> = parts.iter().map(|part| (part.2, scenario.vms[part.0].vcpus)).collect();
+    let moment = || (ticks(), payloads.iter().map(|(payload, vcpus)| payload.counted(0..*vcpus)).collect());
+    let stopped: OnceLock<(u64, Vec<u64>)> = OnceLock::new();
+    let (mut world, handler) = LoadGenerator::new(scenario, payloads[0].0, &parkers, disks, first_disk);
     let setups: Vec<Setup> = parts
         .iter()
-        .map(|(spec, _, _, devices, thread)| {
-            let spec = &scenario.vms[*spec];
-            let exit_path = &spec.policies.exit_path;
-            let coalesces = spec.registrations.iter().any(|row| row.kind == RegistrationKind::Coalesced);
-            Setup {
-                devices,
-                thread: *thread,
-                lock: Some(exit_path.device_lock),
-                registers: (spec.registers.read + spec.registers.written > 0).then_some(exit_path.register_sync),
-                delay_ns: scenario.costs.delay.time.as_nanos(),
-                coalesces,
-                outside: Some(&handler),
-                events: keep_events,
-                ..Setup::new(machine, parkers)
-            }
+        .map(|(spec, _, _, devices, thread)| Setup {
+            devices,
+            thread: *thread,
+            outside: Some(&handler),
+            events: keep_events,
+            ..setup_of(machine, scenario, &scenario.vms[*spec], &parkers)
         })
         .collect();
-    let mut jobs = Vec::new();
-    let mut kicks = Vec::new();
-    let mut models = Vec::new();
-    let mut places = placement.cpus.iter();
+    let (mut jobs, mut kicks, mut models) = (Vec::new(), Vec::new(), Vec::new());
     for ((spec, vcpus, _, devices, thread), setup) in parts.into_iter().zip(&setups) {
         models.extend(thread.map(|thread| (thread, devices)));
         let runs: Vec<u32> = running(&scenario.vms[spec]).map(|(vcpu, _)| vcpu).collect();
         for vcpu in vcpus.iter_mut().filter(|vcpu| runs.contains(&vcpu.index())) {
+            let (watch, thread) = (&watch, kicks.len());
             kicks.push(vcpu.kick());
-            let watch = &watch;
-            let cpus = places.next().map_or(&[][..], Vec::as_slice);
-            jobs.push(move || serve_on(cpus, vcpu, setup, watch));
+            jobs.push(move || serve_on(placement, thread, vcpu, setup, watch));
         }
     }
-    let served = std::thread::scope(|scope| {
+    run.served = std::thread::scope(|scope| {
         for (thread, devices) in models {
             let watch = &watch;
             scope.spawn(move || thread.serve(devices, watch));
         }
-        let outside = scope.spawn(|| world.play(&watch, began + length));
+        let outside = scope.spawn(|| world.play(&watch, length, || drop(stopped.set(moment()))));
         let served = watch.run_jobs(&kicks, jobs);
         watch.stop();
         drop(outside.join());
         served
     })?;
-    seen.append(&mut world.seen);
-    Ok((served, seen, began.elapsed()))
+    run.seen.append(&mut world.seen);
+    let (end, counted) = stopped.into_inner().unwrap_or_else(moment);
+    (run.span, run.counted) = (machine.span(began, end), counted);
+    Ok(())
 }
 
-/// Serves a vCPU on this thread, kept on `cpus`, until its program or the run is over.
+/// How a VM's exits are served, but for whom.
+fn setup_of<'a>(
+    machine: &'a LabMachine,
+    scenario: &Scenario,
+    spec: &VmSpec,
+    parkers: &'a [crate::Parker],
+) -> Setup<'a> {
+    let exit_path = &spec.policies.exit_path;
+    Setup {
+        lock: Some(exit_path.device_lock),
+        registers: (spec.registers.read + spec.registers.written > 0).then_some(exit_path.register_sync),
+        delay_ns: scenario.costs.delay.time.as_nanos(),
+        coalesces: spec.registrations.iter().any(|row| row.kind == RegistrationKind::Coalesced),
+        ..Setup::new(machine, parkers)
+    }
+}
+
+/// Serves a vCPU on this thread, the `thread`th, until its program or the run is over.
 fn serve_on(
-    cpus: &[usize],
+    placement: &Placement,
+    thread: usize,
     vcpu: &mut LabVcpu,
     setup: &Setup,
     watch: &Watch,
 ) -> Result<(VcpuRun, ThreadUse), LabError> {
     let mut served = VcpuRun::default();
-    let (result, thread) = ThreadUse::of(cpus, || serve_into(vcpu, setup, watch, &mut served));
+    let (result, used) = ThreadUse::of(placement, thread, || serve_into(vcpu, setup, watch, &mut served));
     match result {
         // The scenario's time is over.
-        Err(LabError::Stopped) | Ok(()) => Ok((served, thread)),
+        Err(LabError::Stopped) | Ok(()) => Ok((served, used)),
         Err(error) => Err(error),
     }
 }
@@ -490,13 +484,9 @@ fn pages<'a>(scenario: &'a Scenario, guests: &'a [Guest], spec: usize) -> impl I
     of.flat_map(move |guest| running(&scenario.vms[spec]).map(|(vcpu, _)| guest.payload.page(vcpu)))
 }
 
-fn work(
-    machine: &LabMachine,
-    scenario: &Scenario,
-    guests: &[Guest],
-    seen: &[crate::load_generator::ClientResults],
-    seconds: f64,
-) -> FindingsTable {
+/// Work done, with a latency's own cost of `sample` ticks taken off.
+fn work(machine: &LabMachine, scenario: &Scenario, run: &ScenarioRun, sample: u64) -> FindingsTable {
+    let guests = &run.guests;
     let latency = |times: &Histogram| {
         let at = |name, part| times.quantile(part).map(|ns| FindingFigure::plain(name, Unit::Nanos, ns as f64));
         [at("p50", 5_000), at("p90", 9_000), at("p99", 9_900)].into_iter().flatten().collect::<Vec<_>>()
@@ -508,22 +498,26 @@ fn work(
         for guest in guests.iter().filter(|guest| guest.spec == at) {
             for (vcpu, _) in running(spec) {
                 for ticks in guest.payload.samples(vcpu) {
-                    times.record(machine.ns_in(ticks.into()) as u64);
+                    let ticks = u64::from(ticks).saturating_sub(sample);
+                    times.record(machine.ns_in(ticks as f64) as u64);
                 }
             }
         }
+        // What comes after the programs are told to stop is in no rate.
+        let own = guests.iter().zip(&run.counted).filter(|(guest, _)| guest.spec == at);
+        let in_time = own.map(|(_, counted)| counted).sum();
         let mut figures = vec![
             FindingFigure::plain("done", Unit::Count, done as f64),
-            FindingFigure::plain("rate", Unit::PerSecond, done as f64 / seconds),
+            FindingFigure::plain("rate", Unit::PerSecond, run.span.rate(in_time)),
         ];
         figures.extend(latency(&times));
         rows.push(FindingRow { labels: vec![spec.name.clone(), "VM".to_string()], figures, ..FindingRow::default() });
     }
-    for (load, seen) in scenario.loads.iter().zip(seen) {
+    for (load, seen) in scenario.loads.iter().zip(&run.seen) {
         let name = scenario.channels.get(load.channel).map_or("?", |channel| &channel.name);
         let mut figures = vec![
             FindingFigure::plain("done", Unit::Count, seen.times.total() as f64),
-            FindingFigure::plain("rate", Unit::PerSecond, seen.times.total() as f64 / seconds),
+            FindingFigure::plain("rate", Unit::PerSecond, run.span.rate(seen.times.total())),
         ];
         figures.extend(latency(&seen.times));
         if seen.refused > 0 {
@@ -538,7 +532,7 @@ fn work(
     FindingsTable { title: "Work done, and how long each took", labels: vec!["name", "what"], rows }
 }
 
-fn exits(scenario: &Scenario, guests: &[Guest], accounts: &[ExitAccount], seconds: f64) -> FindingsTable {
+fn exits(scenario: &Scenario, guests: &[Guest], accounts: &[ExitAccount], span: Span) -> FindingsTable {
     let mut rows = Vec::new();
     for (at, spec) in scenario.vms.iter().enumerate() {
         let mut done = [0; op::COUNT];
@@ -583,7 +577,7 @@ fn exits(scenario: &Scenario, guests: &[Guest], accounts: &[ExitAccount], second
             let figures = vec![
                 FindingFigure::plain("by the guest", Unit::Count, by_guest as f64),
                 FindingFigure::plain("to user space", Unit::Count, to_user as f64),
-                FindingFigure::plain("rate", Unit::PerSecond, by_guest.max(to_user) as f64 / seconds),
+                FindingFigure::plain("rate", Unit::PerSecond, span.rate(by_guest.max(to_user))),
             ];
             rows.push(FindingRow {
                 labels: vec![spec.name.clone(), reason.to_string()],
@@ -619,33 +613,4 @@ fn yields(scenario: &Scenario, guests: &[Guest]) -> FindingsTable {
         }
     }
     FindingsTable { title: "Locks, polls, messages", labels: vec!["VM", "what"], rows }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_thread_that_is_kept_on_a_cpu_is_and_says_so() {
-        let cpus = allowed_cpus();
-        let Some(&last) = cpus.last() else { panic!("this thread runs on no CPU") };
-        let on_its_own = |cpus: Vec<usize>| {
-            std::thread::spawn(move || {
-                let (seen, thread) = ThreadUse::of(&cpus, || {
-                    // As /proc has it, without the system call that the lab asks.
-                    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
-                    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
-                    line.trim().to_string()
-                });
-                (seen, thread.cpus, thread.refused)
-            })
-            .join()
-            .unwrap()
-        };
-        assert_eq!(on_its_own(vec![last]), (last.to_string(), vec![last], false));
-        let (_, anywhere, refused) = on_its_own(Vec::new());
-        assert_eq!((anywhere, refused), (cpus.clone(), false));
-        let (_, anywhere, refused) = on_its_own(vec![libc::CPU_SETSIZE as usize]);
-        assert_eq!((anywhere, refused), (cpus, true), "no such CPU");
-    }
 }

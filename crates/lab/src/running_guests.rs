@@ -13,10 +13,12 @@
 
 use crate::abi::{self, ProgramStep, WAKE_VECTOR, machine as flag, op};
 use crate::compile::{draw, generator};
+use crate::compute_speed::ComputeSpeed;
 use crate::dispatcher::{Config, dispatch};
 use crate::haltpoll::kvm_polls;
-use crate::loaded_vm::{ComputeSpeed, LoadedVm, repeat};
-use crate::machine::{name_vcpu_thread, pin_to};
+use crate::loaded_vm::{LoadedVm, repeat};
+use crate::machine::name_vcpu_thread;
+use crate::placement::keep_on;
 use crate::run_loop::{OutboundSink, Setup, parkers, serve};
 use crate::setting_file::{SettingFile, create_folder};
 use crate::yielding::{HELD_NS, SLICE, THREADS, VCPUS, WaiterCall};
@@ -237,7 +239,14 @@ impl<'a> RunningGuests<'a> {
             let ran = ended_by(watch, || match plan.program {
                 GuestProgram::Locks => {
                     let threads = THREADS.min(machine.cpus.len());
-                    let config = Config { threads, slice: SLICE, stop_after: None, events: false, name_threads: true };
+                    let config = Config {
+                        threads,
+                        slice: SLICE,
+                        stop_after: None,
+                        events: false,
+                        name_threads: true,
+                        pin: false,
+                    };
                     dispatch(machine, payload, vcpus, config, watch).map(drop)
                 }
                 GuestProgram::PingPong | GuestProgram::Io => {
@@ -247,7 +256,7 @@ impl<'a> RunningGuests<'a> {
                     let run = |vcpu: &mut crate::LabVcpu, watch: &Watch| {
                         name_vcpu_thread(vcpu.index());
                         if plan.pin {
-                            pin_to(machine.cpus[vcpu.index() as usize % machine.cpus.len()]);
+                            keep_on(&[machine.cpus[vcpu.index() as usize % machine.cpus.len()]]);
                         }
                         serve(vcpu, &setup, watch).map(drop)
                     };

@@ -12,13 +12,13 @@
 
 use crate::events::Events;
 use crate::exits::{Timed, single};
-use crate::measure::{MeasurePlan, Noise, machine_warnings, manifest, take_turns};
+use crate::measure::MeasurePlan;
+use crate::session::LabSession;
 use crate::tracefs::{TracefsInstance, tracefs};
 use crate::{LabError, LabMachine};
 use exitscope_model::Event;
 use exitscope_scenario::findings::{FindingFigure, FindingRow, Findings, FindingsTable, Unit, noise};
 use std::io;
-use std::time::Instant;
 
 /// The exits that are measured, by their labels in `lab exits`: the least that a tracer may add to, and one with a way to user
 /// space and back.
@@ -51,7 +51,7 @@ impl Tracing {
 /// Measures it. With `keep_events`, the events of the last round's untraced exits come with it.
 pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
     let tracer = LabTracer::new().map_err(LabError::CannotDo)?;
-    let (began, quiet) = (Instant::now(), Noise::now());
+    let mut session = LabSession::new(machine, plan, false)?;
     let wanted = || single(machine).filter(|(labels, _)| EXITS.iter().any(|exit| labels == exit));
     let mut rows = Vec::new();
     for tracing in Tracing::ALL {
@@ -65,29 +65,24 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
         };
         rows.push(wanted().map(of).collect::<Result<TracedExits, LabError>>()?);
     }
-    let last = plan.rounds.checked_sub(1);
-    take_turns(plan, rows.len(), |round, at| {
+    session.take_turns(rows.len(), |session, round, at| {
         if rows[at].iter().all(|(_, timed)| timed.is_err()) {
             return Ok(());
         }
         tracer.set(Tracing::ALL[at]).map_err(|error| LabError::io("an instance of tracefs", error))?;
         for timed in rows[at].iter_mut().filter_map(|(_, timed)| timed.as_mut().ok()) {
-            let keep = keep_events && round == last && Tracing::ALL[at] == Tracing::Off;
+            let keep = keep_events && session.is_last(round) && Tracing::ALL[at] == Tracing::Off;
             timed.turn(machine, plan, round, keep)?;
         }
         Ok(())
     })?;
     let traced_before = tracer.host.clone();
     drop(tracer);
-    let mut findings = Findings {
-        experiment: "tracer",
-        description: "What tracing adds to an exit: KVM's tracepoints into a ring of ftrace, and the tracers of functions",
-        manifest: manifest(machine, plan, plan.pin),
-        warnings: machine_warnings(machine),
-        ..Findings::default()
-    };
+    let mut findings = session.findings(
+        "tracer",
+        "What tracing adds to an exit: KVM's tracepoints into a ring of ftrace, and the tracers of functions",
+    )?;
     findings.warnings.extend(traced_before);
-    findings.warnings.extend(quiet.warnings(began.elapsed(), machine.cpus.len()));
     let found = table_rows(machine, &rows);
     findings.summary = summary(&found);
     findings.tables = vec![FindingsTable {
@@ -184,7 +179,7 @@ fn table_rows(machine: &LabMachine, rows: &[TracedExits]) -> Vec<FindingRow> {
             let added: Vec<f64> = pairs().map(|(on, off)| machine.ns_in(on - off)).collect();
             let times: Vec<f64> = pairs().map(|(on, off)| on / off).filter(|times| times.is_finite()).collect();
             row.figures.extend(FindingFigure::of_rounds("added", Unit::Nanos, &added));
-            row.figures.extend(FindingFigure::of_rounds("times as long", Unit::Count, &times));
+            row.add_unless_open(FindingFigure::of_ratios("times as long", &times, 1));
         }
         row
     };
@@ -204,7 +199,7 @@ fn summary(rows: &[FindingRow]) -> Vec<String> {
             row.labels[1],
             added.micros(),
             noise(added.may_be(0.0)),
-            times.with_margin(1.0, 2)
+            times.between()
         ));
     }
     for tracing in &Tracing::ALL[1..] {
@@ -254,8 +249,8 @@ mod tests {
             said,
             [
                 "Traced by kvm tracepoints, a port read that user space answers takes 0.02 ±0.10 us longer (within the noise): \
-                 1.02 ±0.10 times as long.",
-                "Traced by function, a port read that user space answers takes 1.30 ±0.10 us longer: 2.30 ±0.10 times as long.",
+                 0.92 to 1.12 times as long.",
+                "Traced by function, a port read that user space answers takes 1.30 ±0.10 us longer: 2.20 to 2.40 times as long.",
                 "With function, most of what is measured is tracing itself (port read, user space): its lengths are not those of \
                  exits.",
             ]

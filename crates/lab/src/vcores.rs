@@ -11,8 +11,9 @@
 use crate::abi::bell;
 use crate::events::Events;
 use crate::exit_account::{ExitAccount, LabExitReason, LabHandler};
+use crate::placement::Placement;
 use crate::run_loop::TickClock;
-use crate::{Kick, KvmExit, LabError, LabMachine, LabVcpu, Payload, Watch, ticks};
+use crate::{Kick, KvmExit, LabError, LabMachine, LabVcpu, Payload, Span, Watch, ticks};
 use exitscope_policy::vcore::{self, Cede, CoreRunClass, Enter, H_DOORBELL, ThreadExit, ThreadMask, Vcore};
 use exitscope_units::VcpuId;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -56,7 +57,9 @@ impl GangCounts {
 #[derive(Clone, Debug, Default)]
 pub struct Ganged {
     /// From the beginning until the programs were told to stop, or were all over.
-    pub elapsed: Duration,
+    pub span: Span,
+    /// What vCPU 0's program had counted at that moment.
+    pub counted: u64,
     /// Of all virtual cores, until then: how programs end is no part of it.
     pub gangs: GangCounts,
     /// Exits to user space, by vCPU.
@@ -92,43 +95,59 @@ struct Core {
 /// What one thread does: serves a vCPU, or ends them all in time.
 type Job<'a> = Box<dyn FnOnce() -> Result<Done, LabError> + Send + 'a>;
 
-/// Runs the first vCPUs' programs, grouped as `params` has it, and tells them to stop after `length`, if given. A vCPU that
-/// halts is not woken any more, as nobody here is there to do so.
+/// How to run virtual cores.
+#[derive(Clone, Copy, Debug)]
+pub struct GangConfig {
+    /// How vCPUs are grouped.
+    pub params: vcore::Params,
+    /// The first vCPUs, which do not halt.
+    pub working: usize,
+    /// Tell the programs to stop after so long; `None`: they end by themselves.
+    pub stop_after: Option<Duration>,
+    /// Whether those that work are kept on a CPU each.
+    pub pin: bool,
+    /// Whether events are kept.
+    pub events: bool,
+}
+
+/// Runs the first vCPUs' programs. A vCPU that halts is not woken any more, as nobody here is there to do so.
 pub fn run(
     machine: &LabMachine,
     payload: &Payload,
     vcpus: &mut [LabVcpu],
-    params: &vcore::Params,
-    length: Option<Duration>,
-    events: bool,
+    config: &GangConfig,
     watch: &Watch,
 ) -> Result<Ganged, LabError> {
+    let (params, events) = (&config.params, config.events);
+    let placement = Placement::of_threads(machine.places(), config.working, config.pin);
     let all_kicks: Vec<Kick> = vcpus.iter().map(LabVcpu::kick).collect();
     let width = params.smt_mode.max(1) as usize;
     let cores: Vec<Core> = all_kicks.chunks(width).map(Core::new).collect();
-    let (stopper, began) = (Stopper::new(vcpus.len()), Instant::now());
+    let (stopper, began) = (Stopper::new(vcpus.len()), ticks());
     let mut jobs: Vec<Job<'_>> = Vec::new();
     for vcpu in vcpus.iter_mut() {
         let id = VcpuId(vcpu.index());
         let (core, thread) = (&cores[params.vcore_of(id) as usize], params.thread_of(id));
-        let stopper = &stopper;
+        let (stopper, placement) = (&stopper, &placement);
         jobs.push(Box::new(move || {
+            placement.keep(vcpu.index() as usize);
             let served = core.serve(machine, vcpu, thread, events, stopper, watch)?;
             stopper.one_is_done();
             Ok(Done::Served(served))
         }));
     }
     jobs.push(Box::new(|| {
-        stopper.wait(length, watch)?;
+        stopper.wait(config.stop_after, watch)?;
         // Counted before those that nap may leave, and with them the others.
         let gangs = cores.iter().fold(GangCounts::default(), |sum, core| sum.and(core.lock().gangs));
+        let (counted, end) = (payload.counted(0..1), ticks());
         stopper.stop();
         payload.stop();
         cores.iter().for_each(|core| core.moved.notify_all());
-        Ok(Done::Gangs(gangs))
+        Ok(Done::Gangs(gangs, counted, end))
     }));
     let done = watch.run_jobs(&all_kicks, jobs)?;
-    let mut out = Ganged { elapsed: stopper.stopped_at(began), ..Ganged::default() };
+    let mut out = Ganged::default();
     for done in done {
         match done {
             Done::Served(served) => {
@@ -136,7 +155,9 @@ pub fn run(
                 out.outside.push(served.outside);
                 out.events.push(served.events);
             }
-            Done::Gangs(gangs) => out.gangs = gangs,
+            Done::Gangs(gangs, counted, end) => {
+                (out.gangs, out.counted, out.span) = (gangs, counted, machine.span(began, end));
+            }
         }
     }
     Ok(out)
@@ -145,7 +166,8 @@ pub fn run(
 /// What a thread did.
 enum Done {
     Served(Served),
-    Gangs(GangCounts),
+    /// What was counted when the programs were told to stop, and when that was.
+    Gangs(GangCounts, u64, u64),
 }
 
 /// What one vCPU's run was.
@@ -324,16 +346,16 @@ impl Core {
 
 /// When the programs are told to stop: after a while, or when all are over by themselves.
 struct Stopper {
-    left: Mutex<(usize, Option<Instant>)>,
+    left: Mutex<(usize, bool)>,
     done: Condvar,
 }
 
 impl Stopper {
     fn new(vcpus: usize) -> Stopper {
-        Stopper { left: Mutex::new((vcpus, None)), done: Condvar::new() }
+        Stopper { left: Mutex::new((vcpus, false)), done: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, (usize, Option<Instant>)> {
+    fn lock(&self) -> MutexGuard<'_, (usize, bool)> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -343,15 +365,11 @@ impl Stopper {
     }
 
     fn is_stopped(&self) -> bool {
-        self.lock().1.is_some()
+        self.lock().1
     }
 
     fn stop(&self) {
-        self.lock().1 = Some(Instant::now());
-    }
-
-    fn stopped_at(&self, began: Instant) -> Duration {
-        self.lock().1.map_or(Duration::ZERO, |at| at - began)
+        self.lock().1 = true;
     }
 
     fn wait(&self, length: Option<Duration>, watch: &Watch) -> Result<(), LabError> {

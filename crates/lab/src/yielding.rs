@@ -6,19 +6,23 @@
 //!              └ held: spin spin_retry times ─► nothing · X'44' · X'9C' owner · X'9C' owner, if it does not run
 //! ```
 
-use crate::abi::{ProgramStep, machine as flag, op};
+use crate::abi::{machine as flag, op};
+use crate::compute_speed::{ComputeSpeed, Computed};
 use crate::dispatcher::{Config, Dispatched, dispatch};
 use crate::events::Events;
-use crate::loaded_vm::{ComputeGauge, ComputeSpeed, LoadedVm, repeat};
-use crate::measure::{MeasurePlan, Noise, machine_warnings, manifest, take_turns};
-use crate::{LabError, LabMachine, PrivilegeRing, VmConfig, Watch, step};
+use crate::loaded_vm::{LoadedVm, VcpuProgram, repeated};
+use crate::measure::MeasurePlan;
+use crate::session::LabSession;
+use crate::{LabError, LabMachine, PrivilegeRing, VmConfig, Watch};
 use exitscope_model::Event;
 use exitscope_policy::Policies;
 use exitscope_policy::yielding::Generation;
 use exitscope_scenario::findings::{
     FindingFigure, FindingRow, Findings, FindingsTable, Measured, NOT_MEASURABLE, Unit, counted,
 };
-use std::time::{Duration, Instant};
+use exitscope_scenario::{Op, TimeDistribution};
+use exitscope_units::Picos;
+use std::time::Duration;
 
 /// vCPUs of the guest, over [`THREADS`] threads.
 pub const VCPUS: u32 = 8;
@@ -107,48 +111,63 @@ pub struct ContentionTurn {
     pub calls: [u64; 3],
     /// Time spent waiting for locks, of all vCPUs, whether they were on a CPU or not.
     pub waited: Duration,
-    /// Passes of the compute loop by holders of the lock, one after the other.
-    pub held_passes: u64,
+    /// What was computed one after the other, by holders of the lock.
+    pub computed: Computed,
 }
 
 /// A guest that contends.
 #[derive(Debug)]
 pub struct Contention {
     guests: LoadedVm,
-    speed: ComputeSpeed,
+    vcpus: u32,
     threads: usize,
+}
+
+/// When a turn ends, and what it keeps.
+#[derive(Clone, Copy, Debug)]
+pub struct ContentionRun {
+    /// How often each vCPU takes the lock; 0: as often as it can within `length`.
+    pub rounds: u64,
+    /// How long the turn is, if `rounds` is 0.
+    pub length: Duration,
+    /// Whether each thread is kept on a CPU.
+    pub pin: bool,
+    /// Whether events are kept.
+    pub events: bool,
 }
 
 impl Contention {
     /// Makes the VM.
     pub fn new(machine: &LabMachine) -> Result<Contention, LabError> {
-        let config = VmConfig { irqchip: false, ..VmConfig::new(VCPUS, PrivilegeRing::Three) };
-        let threads = THREADS.min(machine.cpus.len());
-        Ok(Contention { guests: LoadedVm::new(machine, config)?, speed: ComputeSpeed::measure(machine)?, threads })
+        Contention::with(machine, VCPUS)
     }
 
-    /// Has every vCPU take the lock `rounds` times, or (0) as often as it can within `length`.
+    /// The same of so many vCPUs.
+    pub(crate) fn with(machine: &LabMachine, vcpus: u32) -> Result<Contention, LabError> {
+        let config = VmConfig { irqchip: false, ..VmConfig::new(vcpus, PrivilegeRing::Three) };
+        let threads = THREADS.min(machine.cpus.len());
+        Ok(Contention { guests: LoadedVm::new(machine, config)?, vcpus, threads })
+    }
+
+    /// Has every vCPU take the lock as `run` has it.
     pub fn turn(
         &mut self,
         machine: &LabMachine,
+        speed: ComputeSpeed,
         case: ContentionCase,
-        rounds: u64,
-        length: Duration,
-        events: bool,
+        run: ContentionRun,
     ) -> Result<ContentionTurn, LabError> {
         let (policies, flags) = case.says.policy(case.spin_retry);
-        let mut body =
-            vec![step(op::LOCK), self.speed.step(HELD_NS), step(op::ADD), step(op::UNLOCK), self.speed.step(HELD_NS)];
-        if case.sleep_ns > 0 {
-            body.push(ProgramStep { b: case.sleep_ns, ..step(op::SLEEP) });
-        }
-        let programs = vec![repeat(rounds, &body); VCPUS as usize];
-        self.guests.load(machine, &policies, flags, &programs)?;
-        let stop_after = (rounds == 0).then_some(length);
-        let config = Config { threads: self.threads, slice: SLICE, stop_after, events, name_threads: false };
+        let program = VcpuProgram::Scenario(repeated(run.rounds, contender(case.sleep_ns)));
+        let programs = vec![program; self.vcpus as usize];
+        self.guests.load(machine, &policies, flags, speed, &programs)?;
+        let stop_after = (run.rounds == 0).then_some(run.length);
+        let (events, pin) = (run.events, run.pin);
+        let config = Config { threads: self.threads, slice: SLICE, stop_after, events, name_threads: false, pin };
         let LoadedVm { payload, vcpus, .. } = &mut self.guests;
         let dispatched = dispatch(machine, payload, vcpus, config, &Watch::new(TURN_LIMIT))?;
-        let pages = (0..VCPUS).map(|vcpu| payload.page(vcpu));
+        let pages = (0..self.vcpus).map(|vcpu| payload.page(vcpu));
+        let span = dispatched.span;
         let mut turn = ContentionTurn { dispatched, ..ContentionTurn::default() };
         for page in pages {
             turn.locks += page.done.0[op::UNLOCK as usize];
@@ -156,9 +175,19 @@ impl Contention {
             turn.calls = [turn.calls[0] + page.yields, turn.calls[1] + page.yields_to, turn.calls[2] + page.senses];
             turn.waited += Duration::from_nanos(machine.ns_in(page.spin_ticks as f64) as u64);
         }
-        turn.held_passes = turn.locks * self.speed.step(HELD_NS).b;
+        // As many as were held when the turn was over.
+        turn.computed = Computed { chain: turn.dispatched.counted * speed.step(HELD_NS).b, span };
         Ok(turn)
     }
+}
+
+/// What each vCPU does again and again.
+pub(crate) fn contender(sleep_ns: u64) -> Vec<Op> {
+    let fixed = |ns| TimeDistribution::Fixed(Picos::from_nanos(ns));
+    let compute = || Op::Compute(fixed(HELD_NS));
+    let mut body = vec![Op::Lock(0), compute(), Op::Count, Op::Unlock(0), compute()];
+    body.extend((sleep_ns > 0).then(|| Op::Sleep(fixed(sleep_ns))));
+    body
 }
 
 const LOCKS: Measured<ContentionTurn> =
@@ -188,7 +217,7 @@ fn add_figures(row: &mut FindingRow, own: &[ContentionTurn]) {
 }
 
 fn rate(turn: &ContentionTurn, count: u64) -> f64 {
-    count as f64 / turn.dispatched.elapsed.as_secs_f64().max(1e-9)
+    turn.dispatched.span.rate(count)
 }
 
 fn undirected(turn: &ContentionTurn) -> u64 {
@@ -212,20 +241,18 @@ fn cases(sleep_ns: u64) -> Vec<ContentionCase> {
 pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
     // One VM for all rows: nothing but the programs and knobs differs.
     let mut contention = Contention::new(machine)?;
-    let mut gauge = ComputeGauge::new(machine, PrivilegeRing::Three)?;
-    let mut measured = None;
+    let mut session = LabSession::new(machine, plan, true)?;
     let all: Vec<ContentionCase> = LEVELS.into_iter().flat_map(|(sleep_ns, _)| cases(sleep_ns)).collect();
     let mut rounds: Vec<Vec<ContentionTurn>> = all.iter().map(|_| Vec::new()).collect();
-    let (began, noise, last) = (Instant::now(), Noise::now(), plan.rounds.checked_sub(1));
     let mut events = Vec::new();
-    take_turns(plan, all.len(), |round, at| {
-        // Before each round anew, so that the lock is held as long in every one.
-        if measured != Some(round) {
-            contention.speed = gauge.again(machine)?;
-            measured = Some(round);
-        }
-        let keep = keep_events && round == last;
-        let mut turn = contention.turn(machine, all[at], 0, plan.turn().max(SHORTEST_TURN), keep)?;
+    session.take_turns(all.len(), |session, round, at| {
+        let keep = keep_events && session.is_last(round);
+        let run = ContentionRun { rounds: 0, length: plan.turn().max(SHORTEST_TURN), pin: plan.pin, events: keep };
+        let mut turn = session.possible("holders of the lock", |speed| {
+            let turn = contention.turn(machine, speed, all[at], run)?;
+            let computed = turn.computed;
+            Ok((turn, computed))
+        })?;
         if keep {
             events.append(&mut turn.dispatched.events);
         }
@@ -234,21 +261,11 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
         }
         Ok(())
     })?;
-    gauge.again(machine)?;
-    for turn in rounds.iter().flatten() {
-        let took = turn.dispatched.elapsed;
-        gauge.check(machine, "holders of the lock, one after the other,", turn.held_passes, took)?;
-    }
-    let mut findings = Findings {
-        experiment: "yield",
-        description: "vCPUs contend for a spinlock under the lab's own dispatcher: which yield waiters make, and \
+    let mut findings = session.findings(
+        "yield",
+        "vCPUs contend for a spinlock under the lab's own dispatcher: which yield waiters make, and \
             after how many looks at the lock",
-        manifest: manifest(machine, plan, false),
-        warnings: machine_warnings(machine),
-        ..Findings::default()
-    };
-    findings.warnings.extend(noise.warnings(began.elapsed(), machine.cpus.len()));
-    findings.warnings.extend(gauge.warning());
+    )?;
     findings.warnings.push(
         "sense-running reads a page of memory that the dispatcher keeps, so it costs no exit; neither it nor the \
          dispatcher knows when the host's own scheduler has preempted a thread"
@@ -318,11 +335,12 @@ fn summary(title: &str, cases: &[ContentionCase], rounds: &[Vec<ContentionTurn>]
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Span;
 
     /// Turns of one second in which so many locks were taken.
     fn turns(locks: &[u64]) -> Vec<ContentionTurn> {
         let turn = |&counted: &u64| ContentionTurn {
-            dispatched: Dispatched { counted, elapsed: Duration::from_secs(1), ..Dispatched::default() },
+            dispatched: Dispatched { counted, span: Span::of_ns(1_000_000_000), ..Dispatched::default() },
             locks: counted,
             contended: counted / 2,
             ..ContentionTurn::default()

@@ -74,6 +74,53 @@ fn prime_numbers_of_accesses_come_out_exactly() {
 }
 
 #[test]
+fn every_interrupt_that_a_vcpu_sends_itself_is_served() {
+    use abi::self_ipi::{ENABLED, HLT, REGISTER, TASK_PRIORITY};
+    let machine = or_skip!(machine());
+    let executed = |kind: Instruction| machine.executed.rows().into_iter().find(|row| row.0 == kind).unwrap().1;
+    for how in [0, REGISTER, TASK_PRIORITY, TASK_PRIORITY | HLT, ENABLED, REGISTER | HLT] {
+        let ipi = ProgramStep { a: how, ..step(op::SELF_IPI) };
+        let before = [Instruction::Msr, Instruction::Halt].map(executed);
+        let spec = Spec::new(PrivilegeRing::Zero, ipi);
+        let turn = Bench::new(&machine, spec).unwrap().turn(&machine, 31, false, false).unwrap();
+        let after = [Instruction::Msr, Instruction::Halt].map(executed);
+        assert_eq!(turn.samples.len(), 31, "{how}");
+        // Each is sent by an MSR and ended by another. A back end that emulates ring 0 may deliver one twice.
+        let msrs = after[0] - before[0];
+        assert!(if machine.emulates_ring_0 { msrs >= 62 } else { msrs == 62 }, "{how}: {msrs}");
+        // One that came before the HLT, which no processor lets in there, ends none.
+        let halts = after[1] - before[1];
+        let expected = if how & HLT != 0 { 31 } else { 0 };
+        assert!(if machine.emulates_ring_0 { halts <= expected } else { halts == expected }, "{how}: {halts}");
+    }
+}
+
+#[test]
+fn instructions_of_ring_0_are_executed_and_leave_registers_as_they_were() {
+    use abi::privileged::{READ_CR8, TOGGLE_CR0_WP, TOGGLE_CR4_PGE, WBINVD, WRITE_CR8, WRITE_DR7};
+    let machine = or_skip!(machine());
+    let all = [READ_CR8, WRITE_CR8, TOGGLE_CR0_WP, TOGGLE_CR4_PGE, WRITE_DR7, WBINVD];
+    let steps: Vec<ProgramStep> = all.map(|a| ProgramStep { a, ..step(op::PRIVILEGED) }).into();
+    let (vm, mut vcpus) = LabVm::new(&machine.kvm, VmConfig::new(1, PrivilegeRing::Zero)).unwrap();
+    let mut payload = Payload::new(&vm, &machine, &Policies::default(), 0);
+    payload.load(0, &steps, 1).unwrap();
+    let control = |vcpu: &mut exitscope_lab::LabVcpu| {
+        let sregs = vcpu.fd().get_sregs().unwrap();
+        (sregs.cr0, sregs.cr4, sregs.cr8)
+    };
+    let before = control(&mut vcpus[0]);
+    let parkers = parkers(1);
+    let setup = Setup::new(&machine, &parkers);
+    Watch::new(Duration::from_secs(10)).run(&mut vcpus, |vcpu, watch| serve(vcpu, &setup, watch)).unwrap();
+    assert_eq!(payload.page(0).done.0[op::PRIVILEGED as usize], all.len() as u64);
+    assert_eq!(control(&mut vcpus[0]), before);
+    // One that there is none of ends the guest.
+    let unknown = ProgramStep { a: 99, ..step(op::PRIVILEGED) };
+    let (_, ran) = programs(&machine, PrivilegeRing::Zero, &[&[unknown]]);
+    assert!(matches!(ran, Err(LabError::Crash(_))), "{ran:?}");
+}
+
+#[test]
 fn every_door_is_gone_through_as_often_as_the_guest_asks() {
     let machine = or_skip!(machine());
     let place = IoAddress::Port(0x10);

@@ -16,10 +16,17 @@ pub struct TimedOperation {
     pub what: &'static str,
     /// Whether it waits for something: another vCPU, a timer, an interrupt. Then its cycles are not those of exits alone.
     pub waits: bool,
+    /// Whether all vCPUs do it at once, each for itself; otherwise one does it.
+    pub is_parallel: bool,
 }
 
 const fn row(name: &'static str, what: &'static str, waits: bool) -> TimedOperation {
-    TimedOperation { name, what, waits }
+    TimedOperation { name, what, waits, is_parallel: false }
+}
+
+/// One that all vCPUs do at once.
+const fn on_all(name: &'static str, what: &'static str, waits: bool) -> TimedOperation {
+    TimedOperation { is_parallel: true, ..row(name, what, waits) }
 }
 
 /// Two of which the difference is what user space adds: both read a port that has nothing behind it but its handler.
@@ -28,17 +35,17 @@ const OF_KERNEL: &str = "inl_from_kernel";
 
 /// The operations.
 pub const TIMED_OPERATIONS: [TimedOperation; 35] = [
-    row("cpuid", "executes CPUID", false),
-    row("vmcall", "makes a hypercall", false),
-    row("mov_from_cr8", "reads CR8", false),
-    row("mov_to_cr8", "writes CR8", false),
-    row("inl_from_pmtimer", "reads the port of the ACPI timer", false),
-    row(OF_USER_SPACE, "reads port 0x1234, which no device has", false),
-    row(OF_KERNEL, "reads port 0x4d0 of the interrupt controller", false),
-    row("outl_to_kernel", "writes port 0x4d0 of the interrupt controller", false),
-    row("mov_dr", "writes DR7", false),
-    row("tscdeadline_immed", "sets the TSC deadline to a moment that has passed", false),
-    row("tscdeadline", "sets the TSC deadline, and waits 3,000 cycles for it", true),
+    on_all("cpuid", "executes CPUID", false),
+    on_all("vmcall", "makes a hypercall", false),
+    on_all("mov_from_cr8", "reads CR8", false),
+    on_all("mov_to_cr8", "writes CR8", false),
+    on_all("inl_from_pmtimer", "reads the port of the ACPI timer", false),
+    on_all(OF_USER_SPACE, "reads port 0x1234, which no device has", false),
+    on_all(OF_KERNEL, "reads port 0x4d0 of the interrupt controller", false),
+    on_all("outl_to_kernel", "writes port 0x4d0 of the interrupt controller", false),
+    on_all("mov_dr", "writes DR7", false),
+    on_all("tscdeadline_immed", "sets the TSC deadline to a moment that has passed", false),
+    on_all("tscdeadline", "sets the TSC deadline, and waits 3,000 cycles for it", true),
     row("self_ipi_sti_nop", "sends itself an IPI and takes it", false),
     row("self_ipi_sti_hlt", "sends itself an IPI and halts until it is there", true),
     row("self_ipi_tpr", "sends itself an IPI that the task priority holds back, and lowers it", false),
@@ -59,18 +66,18 @@ pub const TIMED_OPERATIONS: [TimedOperation; 35] = [
     ),
     row("ipi", "has another vCPU do nothing, by an IPI, and waits for that", true),
     row("ipi_halt", "has another vCPU, which has had time to halt, do nothing, by an IPI, and waits for that", true),
-    row("ple_round_robin", "spins with PAUSE until it is its turn", true),
-    row("wr_kernel_gs_base", "writes an MSR that guests usually write without an exit", false),
-    row("wr_tsx_ctrl_msr", "writes MSR_IA32_TSX_CTRL", false),
-    row("wr_ibrs_msr", "writes MSR_IA32_SPEC_CTRL twice", false),
-    row("wr_ibpb_msr", "writes MSR_IA32_PRED_CMD", false),
-    row("wr_tsc_adjust_msr", "writes MSR_IA32_TSC_ADJUST", false),
-    row("rd_tsc_adjust_msr", "reads MSR_IA32_TSC_ADJUST", false),
-    row("toggle_cr0_wp", "writes CR0 twice", false),
-    row("toggle_cr4_pge", "writes CR4 twice", false),
+    on_all("ple_round_robin", "spins with PAUSE until it is its turn", true),
+    on_all("wr_kernel_gs_base", "writes an MSR that guests usually write without an exit", false),
+    on_all("wr_tsx_ctrl_msr", "writes MSR_IA32_TSX_CTRL", false),
+    on_all("wr_ibrs_msr", "writes MSR_IA32_SPEC_CTRL twice", false),
+    on_all("wr_ibpb_msr", "writes MSR_IA32_PRED_CMD", false),
+    on_all("wr_tsc_adjust_msr", "writes MSR_IA32_TSC_ADJUST", false),
+    on_all("rd_tsc_adjust_msr", "reads MSR_IA32_TSC_ADJUST", false),
+    on_all("toggle_cr0_wp", "writes CR0 twice", false),
+    on_all("toggle_cr4_pge", "writes CR4 twice", false),
     row("pci-mem", "writes to memory of QEMU's pci-testdev", false),
     row("pci-io", "writes to a port of QEMU's pci-testdev", false),
-    row("wbinvd", "executes WBINVD", false),
+    on_all("wbinvd", "executes WBINVD", false),
 ];
 
 /// The operation of a name that a run has printed: `cpuid`, `ipi+halt`, `mmio-no-eventfd:pci-mem`.

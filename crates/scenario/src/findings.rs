@@ -44,8 +44,14 @@ pub struct Manifest {
     pub tsc_hz: u64,
     /// CPUs on which the lab may run.
     pub cpus: usize,
-    /// Whether vCPUs were kept on a CPU each.
+    /// Whether vCPUs were kept on a CPU each, where there are enough.
     pub pinned: bool,
+    /// The CPUs on which each thread was kept that had CPUs of its own, as the kernel had them.
+    pub kept_on: Vec<Vec<usize>>,
+    /// What measures rates and shares of time.
+    pub clock: &'static str,
+    /// How rounds become figures.
+    pub estimator: &'static str,
     /// Rounds, in which all rows take turns.
     pub rounds: u32,
     /// Nanoseconds that each row is measured for, all rounds together.
@@ -110,6 +116,10 @@ pub enum Unit {
     Count,
 }
 
+/// How rounds become figures, whatever was measured: what [`FindingFigure`]'s constructors do.
+pub const ESTIMATOR: &str = "mean of rounds with Student's t; ratios round by round, by their logarithms; shares of counts by \
+                             Wilson; times of single exits: the median of all, with the interval of the rounds' medians";
+
 /// What an experiment measures in each of its rounds.
 #[derive(Debug)]
 pub struct Measured<Round: 'static> {
@@ -127,7 +137,10 @@ impl<Round> Measured<Round> {
 
     /// Its figure; none of no round.
     pub fn figure(&self, rounds: &[Round]) -> Option<FindingFigure> {
-        FindingFigure::of_rounds(self.name, self.unit, &self.values(rounds))
+        match self.unit {
+            Unit::Share => FindingFigure::of_shares(self.name, &self.values(rounds)),
+            _ => FindingFigure::of_rounds(self.name, self.unit, &self.values(rounds)),
+        }
     }
 
     /// Its values.
@@ -378,6 +391,12 @@ impl Check {
         Check { remedy: Some(remedy.to_string()), ..self }
     }
 }
+
+/// The table of what operations of kvm-unit-tests' vmexit take.
+pub const OPERATIONS_TITLE: &str = "Operations of kvm-unit-tests' vmexit";
+
+/// Of that table, the figure that the test itself prints: the mean of all iterations, until the last vCPU is done.
+pub const MEAN_CYCLES: &str = "mean cycles";
 
 /// The table of what no tracepoint sees of an exit.
 pub const HIDDEN_TITLE: &str = "Time that no tracepoint sees, around an exit";

@@ -2,7 +2,12 @@
 
 use crate::FigureUnit;
 use crate::headline::Headline;
-use exitscope_scenario::findings::{FindingFigure, Findings};
+use crate::operation_costs::VMEXIT;
+use exitscope_model::{OperationCosts, timed_operation};
+use exitscope_scenario::findings::{
+    ESTIMATOR, FindingFigure, FindingRow, Findings, FindingsTable, MEAN_CYCLES, Manifest, OPERATIONS_TITLE, Unit,
+    counted,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -60,8 +65,17 @@ pub struct ManifestRow {
     pub tsc_hz: u64,
     /// CPUs on which the lab may run.
     pub cpus: usize,
-    /// Whether vCPUs were kept on a CPU each.
+    /// Whether vCPUs were kept on a CPU each, where there are enough.
     pub pinned: bool,
+    /// The CPUs on which each thread was kept that had CPUs of its own, as the kernel had them; empty if none had.
+    #[serde(default)]
+    pub kept_on: Vec<Vec<usize>>,
+    /// What measures rates and shares of time.
+    #[serde(default)]
+    pub clock: String,
+    /// How rounds become figures.
+    #[serde(default)]
+    pub estimator: String,
     /// Rounds, in which all rows take turns.
     pub rounds: u32,
     /// How long each row is measured, all rounds together.
@@ -139,6 +153,9 @@ impl LabReport {
                 tsc_hz: m.tsc_hz,
                 cpus: m.cpus,
                 pinned: m.pinned,
+                kept_on: m.kept_on.clone(),
+                clock: m.clock.to_string(),
+                estimator: m.estimator.to_string(),
                 rounds: m.rounds,
                 duration_ns: m.duration_ns,
             },
@@ -171,6 +188,45 @@ impl LabReport {
         LabReport { verdict: report.headline(), ..report }
     }
 
+    /// Runs of kvm-unit-tests' vmexit with so many vCPUs, as `lab vmexit` has them: each run is a round, as the test has one average.
+    pub fn of_operations(runs: &[OperationCosts], vcpus: u32) -> LabReport {
+        let mut rows: Vec<FindingRow> = Vec::new();
+        for cost in runs.iter().flat_map(|run| &run.rows) {
+            let labels = operation_labels(&cost.name, vcpus);
+            if rows.iter().any(|row| row.labels == labels) {
+                continue;
+            }
+            let cycles = |run: &OperationCosts| {
+                let own = run.rows.iter().find(|row| operation_labels(&row.name, vcpus) == labels);
+                own.map(|row| row.cycles as f64)
+            };
+            let rounds: Vec<f64> = runs.iter().filter_map(cycles).collect();
+            let figures = FindingFigure::of_rounds(MEAN_CYCLES, Unit::Cycles, &rounds).into_iter().collect();
+            rows.push(FindingRow { labels, figures, ..FindingRow::default() });
+        }
+        let manifest = Manifest {
+            back_end: VMEXIT.to_string(),
+            cpus: vcpus as usize,
+            rounds: runs.len() as u32,
+            clock: "the guest's time stamp counter",
+            estimator: ESTIMATOR,
+            ..Manifest::default()
+        };
+        let summary = format!("{}, with {}", counted(runs.len() as u64, "run"), counted(vcpus.into(), "vCPU"));
+        LabReport::of(&Findings {
+            experiment: "vmexit",
+            description: "What kvm-unit-tests' vmexit printed",
+            manifest,
+            summary: vec![summary],
+            warnings: vec![
+                "the test does not print which machine and kernel it ran on, nor how fast its time stamp counter is"
+                    .to_string(),
+            ],
+            tables: vec![FindingsTable { title: OPERATIONS_TITLE, labels: vec!["operation", "vCPUs"], rows }],
+            executed: Vec::new(),
+        })
+    }
+
     /// What was found first of all: the main point, which has its intervals, and what makes the figures less sure.
     pub fn headline(&self) -> Headline {
         let is_measured = self.tables.iter().any(|table| table.rows.iter().any(|row| !row.figures.is_empty()));
@@ -200,6 +256,21 @@ impl LabReport {
     }
 }
 
+/// The labels of an operation, as `lab vmexit` has them: names of all versions of the test are one, and an operation that only one
+/// vCPU does, or two, has so many.
+fn operation_labels(printed: &str, vcpus: u32) -> Vec<String> {
+    let (part, name) = printed.rsplit_once(' ').map_or(("", printed), |(part, name)| (part, name));
+    let known = timed_operation(name);
+    let plain = known.filter(|_| !name.contains(':')).map_or(name, |of| of.name);
+    let name = if part.is_empty() { plain.to_string() } else { format!("{part} {plain}") };
+    let vcpus = match known {
+        Some(of) if of.is_parallel => vcpus,
+        Some(of) if of.name.starts_with("ipi") => 2,
+        _ => 1,
+    };
+    vec![name, vcpus.to_string()]
+}
+
 fn figure(figure: &FindingFigure) -> LabFigure {
     LabFigure {
         name: figure.name.to_string(),
@@ -212,5 +283,41 @@ fn figure(figure: &FindingFigure) -> LabFigure {
         samples: figure.samples.map(|samples| samples.0),
         outliers: figure.samples.map(|samples| samples.1),
         rounds: figure.rounds.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exitscope_model::OperationCost;
+
+    #[test]
+    fn runs_of_the_test_are_rounds_of_the_labs_rows() {
+        let run = |rows: &[(&str, u64)]| OperationCosts {
+            rows: rows.iter().map(|row| OperationCost { name: row.0.into(), cycles: row.1 }).collect(),
+        };
+        let runs = [
+            run(&[("cpuid", 1_000), ("ipi+halt", 9_000), ("self_ipi_sti_nop", 3_000), ("ipi self_ipi_sti_nop", 700)]),
+            run(&[("cpuid", 1_200), ("ipi_halt", 9_400), ("mmio-no-eventfd:pci-mem", 12_044)]),
+        ];
+        let report = LabReport::of_operations(&runs, 4);
+        let rows: Vec<(Vec<&str>, f64, usize)> = report.tables[0]
+            .rows
+            .iter()
+            .map(|row| {
+                (row.labels.iter().map(String::as_str).collect(), row.figures[0].value, row.figures[0].rounds.len())
+            })
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                (vec!["cpuid", "4"], 1_100.0, 2),
+                (vec!["ipi_halt", "2"], 9_200.0, 2),
+                (vec!["self_ipi_sti_nop", "1"], 3_000.0, 1),
+                (vec!["ipi self_ipi_sti_nop", "1"], 700.0, 1),
+                (vec!["mmio-no-eventfd:pci-mem", "1"], 12_044.0, 1),
+            ]
+        );
+        assert_eq!((report.experiment.as_str(), report.tables[0].title.as_str()), ("vmexit", OPERATIONS_TITLE));
     }
 }

@@ -24,7 +24,12 @@ pub fn lab_comparison_page(before: &[LabReport], after: &LabReport) -> Page {
         if let [_] = before { "an earlier run".to_string() } else { counted(before.len() as u64, "earlier run") };
     head.title = format!("Lab: {}, against {runs}", after.experiment);
     for (at, was) in before.iter().map(|run| &run.manifest).enumerate() {
-        head.sentences.insert(1 + at, plain(format!("Before: kernel {}, back end {}", was.kernel, was.back_end)));
+        let by = if was.tsc_hz == 0 {
+            measured_on(was)
+        } else {
+            format!("kernel {}, back end {}", was.kernel, was.back_end)
+        };
+        head.sentences.insert(1 + at, plain(format!("Before: {by}")));
     }
     let other = |was: &ManifestRow| was.vendor != after.manifest.vendor || was.back_end != after.manifest.back_end;
     if before.iter().any(|run| other(&run.manifest)) {
@@ -168,22 +173,26 @@ fn by_chance(judged: usize) -> String {
     }
 }
 
+/// The machine and the settings of a run; of another program's output, which has neither, that program.
+fn measured_on(m: &ManifestRow) -> String {
+    if m.tsc_hz == 0 {
+        return format!("By {}, {}", m.back_end, counted(m.rounds.into(), "run"));
+    }
+    format!(
+        "Back end {} on {}, kernel {}; {}, clock {:.3} GHz; {}, {} for each row{}",
+        m.back_end,
+        m.vendor,
+        m.kernel,
+        counted(m.cpus as u64, "CPU"),
+        m.tsc_hz as f64 / 1e9,
+        counted(m.rounds.into(), "round"),
+        Nanos(m.duration_ns),
+        if m.pinned { ", each vCPU pinned to its own CPU if there are enough" } else { "" }
+    )
+}
+
 fn head(report: &LabReport) -> PageSection {
-    let m = &report.manifest;
-    let sentences = vec![
-        plain(report.description.clone()),
-        plain(format!(
-            "Back end {} on {}, kernel {}; {}, clock {:.3} GHz; {}, {} for each row{}",
-            m.back_end,
-            m.vendor,
-            m.kernel,
-            counted(m.cpus as u64, "CPU"),
-            m.tsc_hz as f64 / 1e9,
-            counted(m.rounds.into(), "round"),
-            Nanos(m.duration_ns),
-            if m.pinned { ", each vCPU pinned to its own CPU if there are enough" } else { "" }
-        )),
-    ];
+    let sentences = vec![plain(report.description.clone()), plain(measured_on(&report.manifest))];
     PageSection { title: format!("Lab: {}", report.experiment), sentences, ..PageSection::default() }
 }
 
@@ -459,6 +468,9 @@ mod tests {
                 tsc_hz: 1_000_000_000,
                 cpus: 2,
                 pinned: true,
+                kept_on: vec![vec![0], vec![1]],
+                clock: "time stamp counter".into(),
+                estimator: String::new(),
                 rounds: 3,
                 duration_ns: 1_000,
             },

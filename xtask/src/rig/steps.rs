@@ -39,13 +39,13 @@ pub const STEPS: &[Step] = &[
     Step {
         name: "lab-run-ping-pong",
         line: "perf record -q -a -N -m 4096 -e 'kvm:*' -o trace -- \
-               exitscope lab run /scenarios/ping-pong.toml --duration 500ms --format json",
+               exitscope lab run /scenarios/ping-pong.toml --duration 500ms --retries 0 --format json",
         check: Some(lab::trace_shows_the_labs_counts),
     },
     Step {
         name: "lab-run-random-io",
         line: "perf record -q -a -N -m 4096 -e 'kvm:*' -o trace -- \
-               exitscope lab run /scenarios/random-io.toml --duration 300ms --format json",
+               exitscope lab run /scenarios/random-io.toml --duration 300ms --retries 0 --format json",
         check: Some(lab::trace_shows_the_labs_counts),
     },
     Step {

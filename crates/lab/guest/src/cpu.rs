@@ -1,6 +1,6 @@
 //! The instructions that leave the guest, and a few that do not.
 
-use crate::abi::{BELLS, SHARED, Shared, VcpuPage, WAKE_VECTOR};
+use crate::abi::{BELLS, SHARED, Shared, VcpuPage, WAKE_VECTOR, privileged, self_ipi};
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 
@@ -10,6 +10,13 @@ const INTERRUPTS: u64 = SHARED + offset_of!(Shared, interrupts) as u64;
 /// x2APIC's registers.
 const X2APIC_EOI: u32 = 0x80b;
 const X2APIC_ICR: u32 = 0x830;
+const X2APIC_SELF_IPI: u32 = 0x83f;
+
+/// In the interrupt command register: to whoever writes it.
+const TO_ITSELF: u64 = 1 << 18;
+
+/// In CR8: holds every interrupt back.
+const HIGHEST_PRIORITY: u64 = 15;
 
 // Interrupts are off but in two places that expect them, `let_interrupts_in` and `wait_for_interrupt`: nothing of compiled
 // code, like the red zone below its stack pointer, is in their way. The handler counts, and restores what it uses; the
@@ -185,6 +192,68 @@ pub fn wrmsr(number: u32, value: u64) {
     }
 }
 
+/// An instruction of ring 0's, one of [`privileged`]. False: there is no such.
+pub fn execute(instruction: u32) -> bool {
+    const CR0_WP: u64 = 1 << 16;
+    const CR4_PGE: u64 = 1 << 7;
+    // What DR7 always has.
+    const DR7: u64 = 1 << 10;
+    // SAFETY: the registers have their values back at the end, but for CR8 and DR7, in which nothing is ever set.
+    unsafe {
+        match instruction {
+            privileged::READ_CR8 => asm!("mov {}, cr8", out(reg) _, options(nostack)),
+            privileged::WRITE_CR8 => write_cr8(0),
+            privileged::TOGGLE_CR0_WP => {
+                asm!("mov {0}, cr0", "xor {0}, {1}", "mov cr0, {0}", "xor {0}, {1}", "mov cr0, {0}",
+                    out(reg) _, in(reg) CR0_WP, options(nostack));
+            }
+            privileged::TOGGLE_CR4_PGE => {
+                asm!("mov {0}, cr4", "xor {0}, {1}", "mov cr4, {0}", "xor {0}, {1}", "mov cr4, {0}",
+                    out(reg) _, in(reg) CR4_PGE, options(nostack));
+            }
+            privileged::WRITE_DR7 => asm!("mov dr7, {}", in(reg) DR7, options(nostack)),
+            privileged::WBINVD => asm!("wbinvd", options(nostack)),
+            _ => return false,
+        }
+    }
+    true
+}
+
+fn write_cr8(priority: u64) {
+    // SAFETY: says which interrupts wait.
+    unsafe { asm!("mov cr8, {}", in(reg) priority, options(nostack)) };
+}
+
+/// Sends the wake-up interrupt to this vCPU and takes it, as the flags of [`self_ipi`] have it; ring 0 only. Whether it halted.
+pub fn interrupt_itself(how: u32) -> bool {
+    let has = |flag| how & flag != 0;
+    let (register, value) = match has(self_ipi::REGISTER) {
+        true => (X2APIC_SELF_IPI, u64::from(WAKE_VECTOR)),
+        false => (X2APIC_ICR, TO_ITSELF | u64::from(WAKE_VECTOR)),
+    };
+    if has(self_ipi::ENABLED) {
+        // SAFETY: as in `let_interrupts_in`, for longer.
+        unsafe {
+            asm!("sti", "mov cr8, {high}", "wrmsr", "mov cr8, {low}", "nop", "cli",
+                high = in(reg) HIGHEST_PRIORITY, low = in(reg) 0u64,
+                in("ecx") register, in("eax") value as u32, in("edx") 0u32);
+        }
+        return false;
+    }
+    if has(self_ipi::TASK_PRIORITY) {
+        write_cr8(HIGHEST_PRIORITY);
+    }
+    wrmsr(register, value);
+    if has(self_ipi::TASK_PRIORITY) {
+        write_cr8(0);
+    }
+    if has(self_ipi::HLT) {
+        return halt();
+    }
+    let_interrupts_in();
+    false
+}
+
 /// Sends the wake-up interrupt; ring 0 only. The vCPUs' x2APIC numbers are their own.
 pub fn send_wake_interrupt(vcpu: u32) {
     wrmsr(X2APIC_ICR, u64::from(vcpu) << 32 | u64::from(WAKE_VECTOR));
@@ -203,6 +272,11 @@ pub fn halt_unless(ready: impl Fn() -> bool) -> bool {
     if ready() {
         return false;
     }
+    halt()
+}
+
+/// HLT until an interrupt, which may be there already; ring 0 only. Whether it halted.
+fn halt() -> bool {
     let skipped: u64;
     // SAFETY: the handler restores what it uses. Interrupts are let in with the HLT, so that none is missed.
     unsafe { asm!("call wait_for_interrupt", out("rax") skipped) };

@@ -43,7 +43,7 @@ impl Idler {
     /// Takes a message out of the box; idles until there is one. Its number.
     pub fn receive(&mut self, page: &mut VcpuPage, number: u32) -> u64 {
         loop {
-            if let Some(message) = take(number) {
+            if let Some(message) = take(page, number) {
                 return message;
             }
             self.idle(page, number);
@@ -112,6 +112,7 @@ impl Idler {
     /// Puts a message into the box, in the name of `sender`, and wakes one who halted to wait for it.
     pub fn send(&self, page: &mut VcpuPage, number: u32, sender: u32) {
         let to = &shared().boxes[number as usize];
+        to.chain.fetch_max(page.chain, SeqCst);
         if let Some(channel) = channel_of(number) {
             let message = to.sent.load(SeqCst);
             while message.wrapping_sub(to.taken.load(SeqCst)) >= QUEUE as u64 {
@@ -164,9 +165,14 @@ pub fn has_message(number: u32) -> bool {
 }
 
 /// Takes a message, if there is one. Its number.
-pub fn take(number: u32) -> Option<u64> {
+pub fn take(page: &mut VcpuPage, number: u32) -> Option<u64> {
     let from = &shared().boxes[number as usize];
     let taken = from.taken.load(SeqCst);
     let there = taken < from.sent.load(SeqCst);
-    (there && from.taken.compare_exchange(taken, taken + 1, SeqCst, SeqCst).is_ok()).then_some(taken)
+    let took = there && from.taken.compare_exchange(taken, taken + 1, SeqCst, SeqCst).is_ok();
+    if took {
+        // Whatever is in it was computed before this moment, also by who sent a later message.
+        page.chain = page.chain.max(from.chain.load(SeqCst));
+    }
+    took.then_some(taken)
 }

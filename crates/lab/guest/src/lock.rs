@@ -28,10 +28,14 @@ impl Locker {
 
     /// Takes the lock; waits for it as long as it takes.
     pub fn lock(&self, page: &mut VcpuPage, lock: u32) {
-        let word = &shared().locks[lock as usize].word;
+        let line = &shared().locks[lock as usize];
+        let word = &line.word;
         let ours = u64::from(page.index) + 1;
         let try_take = || word.compare_exchange(0, ours, Acquire, Relaxed);
-        let Err(mut held) = try_take() else { return };
+        let Err(mut held) = try_take() else {
+            page.chain = page.chain.max(line.chain.load(Relaxed));
+            return;
+        };
         page.contended += 1;
         let begin = cpu::now();
         let mut wait = SpinLoop::new(&self.params, self.machine);
@@ -50,11 +54,15 @@ impl Locker {
             step = wait.failed(owner(held));
         }
         page.spin_ticks += cpu::now() - begin;
+        page.chain = page.chain.max(line.chain.load(Relaxed));
     }
 
     /// Gives the lock back.
-    pub fn unlock(&self, lock: u32) {
-        shared().locks[lock as usize].word.store(0, Release);
+    pub fn unlock(&self, page: &VcpuPage, lock: u32) {
+        let line = &shared().locks[lock as usize];
+        // Before the word, which lets the next one see it.
+        line.chain.store(page.chain, Relaxed);
+        line.word.store(0, Release);
     }
 
     fn perform(&self, page: &mut VcpuPage, wait: &mut SpinLoop, mut step: SpinAction) {

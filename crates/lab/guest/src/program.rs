@@ -145,7 +145,7 @@ impl Runner<'_> {
             }
             op::SUBMIT => cpu::ring(self.page, bell::SUBMIT, a),
             op::LOCK => self.locker.lock(self.page, a),
-            op::UNLOCK => self.locker.unlock(a),
+            op::UNLOCK => self.locker.unlock(self.page, a),
             op::SEND => self.idler.send(self.page, a, self.page.index),
             op::RECEIVE => {
                 let message = self.idler.receive(self.page, a);
@@ -154,7 +154,7 @@ impl Runner<'_> {
                 }
             }
             op::RECEIVE_SPIN => {
-                while idle::take(a).is_none() {
+                while idle::take(self.page, a).is_none() {
                     cpu::relax();
                 }
             }
@@ -174,15 +174,9 @@ impl Runner<'_> {
                     cpu::relax();
                 }
             }
-            op::INTERRUPT => {
-                let served = &memory::shared().interrupts.word;
-                let before = served.load(SeqCst);
-                cpu::send_wake_interrupt(a);
-                while served.load(SeqCst) == before {
-                    cpu::relax();
-                    cpu::let_interrupts_in();
-                }
-            }
+            op::INTERRUPT => self.interrupt(a, c),
+            op::SELF_IPI => self.interrupt_itself(a),
+            op::PRIVILEGED if cpu::execute(a) => {}
             op::HLT => {
                 let halted = cpu::halt_unless(|| memory::shared().stop.word.load(Relaxed) != 0);
                 self.page.halts += u64::from(halted);
@@ -201,6 +195,31 @@ impl Runner<'_> {
         }
     }
 
+    /// Sends the wake-up interrupt to a vCPU, waits until one is served, and spins for `after` ticks.
+    fn interrupt(&self, vcpu: u32, after: u64) {
+        let served = &memory::shared().interrupts.word;
+        let before = served.load(SeqCst);
+        cpu::send_wake_interrupt(vcpu);
+        while served.load(SeqCst) == before {
+            cpu::relax();
+            cpu::let_interrupts_in();
+        }
+        let begin = cpu::now();
+        while after > 0 && cpu::now() - begin < after {}
+    }
+
+    /// Sends itself the wake-up interrupt and takes it.
+    fn interrupt_itself(&mut self, how: u32) {
+        let served = &memory::shared().interrupts.word;
+        let before = served.load(SeqCst);
+        let halted = u64::from(cpu::interrupt_itself(how));
+        self.page.hlts += halted;
+        // On a processor it is there by now. An emulated one may let none in between STI and CLI.
+        while served.load(SeqCst) == before {
+            cpu::let_interrupts_in();
+        }
+    }
+
     fn load_knobs(&mut self) {
         let changes = memory::shared().control_changes.word.load(Acquire);
         if changes != self.control_changes {
@@ -215,6 +234,7 @@ impl Runner<'_> {
     fn compute(&mut self, passes: u64) {
         cpu::compute(passes);
         self.page.passes += passes;
+        self.page.chain += passes;
     }
 
     /// The step at which one of the `step.a` cases from `at` on goes on.

@@ -1,0 +1,97 @@
+//! What a vCPU's thread used, and where it could run.
+
+use crate::placement::{Placement, allowed_cpus};
+use std::time::Duration;
+
+/// What a thread used.
+#[derive(Clone, Debug, Default)]
+pub struct ThreadUse {
+    /// The CPUs on which it was allowed to run, as the kernel has them.
+    pub cpus: Vec<usize>,
+    /// Whether it was to be kept on CPUs and could not.
+    pub refused: bool,
+    /// CPU time.
+    pub cpu: Duration,
+    /// How often it gave the CPU up by itself.
+    pub sleeps: u64,
+}
+
+impl ThreadUse {
+    /// Runs `body` on this thread, kept where `placement` has thread number `thread`.
+    pub(crate) fn of<T>(placement: &Placement, thread: usize, body: impl FnOnce() -> T) -> (T, ThreadUse) {
+        let is_kept = placement.keep(thread);
+        let before = thread_usage();
+        let done = body();
+        let after = thread_usage();
+        let (cpu, sleeps) = (after.0.saturating_sub(before.0), after.1 - before.1);
+        (done, ThreadUse { cpus: allowed_cpus(), refused: !is_kept, cpu, sleeps })
+    }
+}
+
+/// What this thread has used so far: CPU time, and how often it gave the CPU up by itself.
+///
+/// getrusage() would give the time as of the last tick of this CPU, unless the kernel accounts for time at each exit:
+/// task_cputime_adjusted() of kernel/sched/cputime.c reads `sum_exec_runtime` as it stands. The thread's clock adds what has run since
+/// then: task_sched_runtime() of kernel/sched/core.c calls update_curr() first (Linux 6.12).
+pub fn thread_usage() -> (Duration, u64) {
+    // SAFETY: the kernel fills in one `timespec` and one `rusage`.
+    let (time, usage) = unsafe {
+        let mut time: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time);
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
+        (time, usage)
+    };
+    (Duration::new(time.tv_sec as u64, time.tv_nsec as u32), usage.ru_nvcsw as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The CPU time of this thread, straight from its clock.
+    fn thread_clock() -> Duration {
+        // SAFETY: the kernel fills in one `timespec`.
+        let time = unsafe {
+            let mut time: libc::timespec = std::mem::zeroed();
+            libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time);
+            time
+        };
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    }
+
+    #[test]
+    fn cpu_time_between_two_ticks_is_counted() {
+        // A tenth of the shortest tick there is (CONFIG_HZ=1000), again and again: whatever else runs, none may be missing.
+        for _ in 0..50 {
+            let (before, from) = (thread_usage().0, thread_clock());
+            while thread_clock() - from < Duration::from_micros(100) {}
+            let used = thread_usage().0 - before;
+            assert!(used >= Duration::from_micros(100), "{used:?}");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_is_kept_on_a_cpu_is_and_says_so() {
+        let cpus = allowed_cpus();
+        let Some(&last) = cpus.last() else { panic!("this thread runs on no CPU") };
+        let on_its_own = |cpus: Vec<usize>| {
+            std::thread::spawn(move || {
+                let (seen, thread) = ThreadUse::of(&Placement::on(cpus), 0, || {
+                    // As /proc has it, without the system call that the lab asks.
+                    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+                    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+                    line.trim().to_string()
+                });
+                (seen, thread.cpus, thread.refused)
+            })
+            .join()
+            .unwrap()
+        };
+        assert_eq!(on_its_own(vec![last]), (last.to_string(), vec![last], false));
+        let (_, anywhere, refused) = on_its_own(Vec::new());
+        assert_eq!((anywhere, refused), (cpus.clone(), false));
+        let (_, anywhere, refused) = on_its_own(vec![libc::CPU_SETSIZE as usize]);
+        assert_eq!((anywhere, refused), (cpus, true), "no such CPU");
+    }
+}
