@@ -444,6 +444,15 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_not_there_is_removed_and_one_that_cannot_be_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("state");
+        fs::write(&file, "").unwrap();
+        assert!(remove(&file).is_ok() && !file.exists() && remove(&file).is_ok());
+        assert!(remove(folder.path()).is_err(), "a folder is no file");
+    }
+
+    #[test]
     fn what_was_before_the_first_own_change_is_kept_until_somebody_else_changes_it() {
         let mut state = nothing_applied();
         state.note(&placed(), "200000", "50000");

@@ -82,6 +82,7 @@ mod tests {
         ] {
             assert_eq!(of_groups(groups, mounts.path()), cpus, "{groups}");
         }
+        assert_eq!(cpuset(std::process::id(), 0), None, "there is no such thread");
         // In a namespace of its own, a container's group is called as the root is.
         write("cgroup.type", "domain\n");
         assert_eq!(of_groups("0::/\n", mounts.path()).map(|found| found.1), Some(false));

@@ -321,6 +321,12 @@ mod tests {
     }
 
     #[test]
+    fn of_pressure_it_is_said_what_a_kernel_needs() {
+        assert!(hint(Path::new("/proc/pressure/memory")).contains("CONFIG_PSI"));
+        assert_eq!(hint(Path::new("/proc/loadavg")), "");
+    }
+
+    #[test]
     fn limits_are_read_as_people_write_them_and_nonsense_is_refused() {
         for (text, kept) in [
             ("host_steal>20%", "host_steal>20%"),

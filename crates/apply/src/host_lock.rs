@@ -136,7 +136,8 @@ mod tests {
     #[test]
     fn a_holder_is_found_by_its_file_and_shown_without_control_characters() {
         let locks = "1: POSIX  ADVISORY  WRITE 7 00:16:1 0 EOF\n2: FLOCK  ADVISORY  READ 18 00:16:12 0 EOF\n\
-                     3: FLOCK  ADVISORY  READ 19 00:16:1 0 EOF\n4: FLOCK  ADVISORY  READ 17 00:16:1 0 EOF\n4: -> FLOCK  ADVISORY  WRITE 20 00:17:1 0 EOF\n";
+                     3: FLOCK  ADVISORY  READ 19 00:16:1 0 EOF\n4: FLOCK  ADVISORY  READ 17 00:16:1 0 EOF\n4: -> FLOCK  ADVISORY  WRITE 20 00:17:1 0 EOF\n\
+                     5: FLOCK  ADVISORY  READ 0 00:16:1 0 EOF\n";
         assert_eq!((holders_of(locks, "00:16:1"), holders_of(locks, "00:17:1")), (vec![17, 19], Vec::new()));
         assert_eq!(command_text(b"exitscope\0try\0nice=5\0"), "`exitscope try nice=5`");
         assert_eq!(command_text(b"a\x1b[31m\0"), "`a [31m`");

@@ -139,3 +139,22 @@ impl Messages {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the other end did not read makes the kernel reset the pair when it goes (net/unix/af_unix.c, `unix_release_sock`).
+    #[test]
+    fn an_end_that_goes_is_closed_and_one_that_waits_says_nothing() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut messages = Messages::new(ours);
+        assert!(matches!(messages.receive::<u64>(Duration::ZERO), Received::Nothing));
+        messages.send(&7_u64).unwrap();
+        let mut other = Messages::new(theirs);
+        assert!(matches!(other.receive(Duration::from_secs(10)), Received::Message(7_u64)));
+        messages.send(&8_u64).unwrap();
+        drop(other);
+        assert!(matches!(messages.receive::<u64>(Duration::ZERO), Received::Closed));
+    }
+}

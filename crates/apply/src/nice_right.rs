@@ -15,7 +15,11 @@ pub(crate) fn may_have_nice(process: u32, nice: i32) -> bool {
     // A kernel without user namespaces has one, and no link.
     let is_first = fs::read_link("/proc/self/ns/user").map_or(true, |link| link.as_os_str() == FIRST_NAMESPACE);
     let limits = fs::read_to_string(format!("/proc/{process}/limits")).unwrap_or_default();
-    has_capability(&status) && is_first || lowest_nice(&limits).is_some_and(|lowest| nice >= lowest)
+    is_right(has_capability(&status) && is_first, &limits, nice)
+}
+
+fn is_right(has_right: bool, limits: &str, nice: i32) -> bool {
+    has_right || lowest_nice(limits).is_some_and(|lowest| nice >= lowest)
 }
 
 fn has_capability(status: &str) -> bool {
@@ -46,6 +50,9 @@ mod tests {
             let limits = format!("Max cpu time  unlimited\nMax nice priority         {soft}                    0\n");
             assert_eq!(lowest_nice(&limits), lowest, "{soft}");
         }
+        let to_10 = "Max nice priority         10                    0\n";
+        assert!(is_right(false, to_10, 11) && is_right(false, to_10, 10) && !is_right(false, to_10, 9));
+        assert!(is_right(true, to_10, -20) && !is_right(false, "", 19));
         assert!(lowest_nice(&fs::read_to_string("/proc/self/limits").unwrap()).is_some());
     }
 }

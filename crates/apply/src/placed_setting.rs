@@ -647,6 +647,10 @@ pub(crate) mod tests {
         let mut child = Ended(Command::new("sleep").arg("60").spawn().unwrap());
         let id = child.0.id();
         let targets = SettingTargets { threads: vec![TaskThread::of(id, id).unwrap()], ..SettingTargets::default() };
+        // In clock ticks since boot, of which there are 100 a second.
+        let uptime: f64 = fs::read_to_string("/proc/uptime").unwrap().split(' ').next().unwrap().parse().unwrap();
+        let began = targets.threads[0].began as f64 / 100.0;
+        assert!(began <= uptime && began > uptime - 60.0, "{began} of {uptime} s");
         let [nice] = &PlacedSetting::all("nice", Path::new("/"), &targets).unwrap()[..] else { panic!("one thread") };
         let without = PlacedSetting::all("worker_nice", Path::new("/"), &targets).unwrap_err().to_string();
         assert_eq!(without, "worker_nice needs --vm, with a VM that runs and has such threads");
@@ -744,6 +748,15 @@ pub(crate) mod tests {
         one.write("max").unwrap();
         assert_eq!(fs::read_to_string(root.path().join("sys/fs/cgroup/cpu/one/cpu.cfs_quota_us")).unwrap(), "-1\n");
         assert_eq!(one.read().unwrap(), "max");
+        one.write("60000").unwrap();
+        assert_eq!(one.read().unwrap(), "60000");
+        two.write("max").unwrap();
+        assert_eq!(fs::read_to_string(root.path().join("sys/fs/cgroup/two/vm/cpu.max")).unwrap(), "max\n");
+        assert!(!one.is_in_guest());
+        let denied = one.cannot(io::ErrorKind::PermissionDenied.into());
+        assert!(matches!(denied, KnobFileError::PermissionDenied(_)), "{denied}");
+        let (long, longest) = ("x".repeat(256), "x".repeat(255));
+        assert!(place(&long).is_err() && place(&"x".repeat(300)).is_err() && place(&longest).is_ok());
         assert!(place("none").unwrap().is_gone());
         for bad in ["../../etc", "a//b", "", "a/../b"] {
             assert!(place(bad).is_err(), "{bad}");
@@ -758,6 +771,7 @@ pub(crate) mod tests {
         let targets = SettingTargets { guest: Some(guest.command()), ..SettingTargets::default() };
         let all = |name| PlacedSetting::all(name, Path::new("/none"), &targets);
         let [limit] = &all("guest_halt_poll_ns").unwrap()[..] else { panic!("one place") };
+        assert!(limit.is_in_guest());
         assert_eq!(limit.read().unwrap(), "200000");
         limit.set("50000").unwrap();
         assert_eq!(guest.now(), "50000");

@@ -378,6 +378,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_word_is_of_letters_digits_and_what_joins_them() {
+        assert!(is_word("menu") && is_word("intel_pstate-2") && is_word("-"));
+        assert!(!is_word("") && !is_word("a b") && !is_word("../menu"));
+    }
+
+    #[test]
     fn values_are_read_as_people_write_them_and_kept_in_one_spelling() {
         for (name, text, value) in [
             ("thp_enabled", " always ", Some("always")),

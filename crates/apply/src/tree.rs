@@ -99,6 +99,14 @@ mod tests {
     }
 
     #[test]
+    fn a_path_that_is_too_long_or_acts_on_a_terminal_is_not_sound() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |root: String| SettingsTree { root, ..SettingsTree::of(folder.path()).unwrap() };
+        assert!(of("/".to_string()).is_sound() && of("x".repeat(PATH)).is_sound());
+        assert!(!of("x".repeat(PATH + 1)).is_sound() && !of("/a\u{1b}[2J".to_string()).is_sound());
+    }
+
+    #[test]
     fn a_folder_that_was_made_anew_is_another_one_although_it_has_the_inode() {
         let folder = tempfile::tempdir().unwrap();
         let made = |made| SettingsTree { made, ..SettingsTree::of(folder.path()).unwrap() };

@@ -220,3 +220,90 @@ impl Drop for TrialGuard {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host_settings::tests::host_with_one_knob;
+    use crate::placed_setting::SettingTargets;
+    use std::fs;
+
+    struct Host {
+        root: tempfile::TempDir,
+        knob: PathBuf,
+        state: PathBuf,
+    }
+
+    impl Host {
+        fn new() -> Host {
+            let (root, _, knob) = host_with_one_knob();
+            fs::write(&knob, "777\n").unwrap();
+            let state = root.path().join("state/applied.json");
+            Host { root, knob, state }
+        }
+
+        /// Watched by a shell's script, whose standard input is the socket.
+        fn watched_by(&self, script: &str) -> Result<TrialGuard, GuardError> {
+            let mut program = Command::new("sh");
+            program.args(["-c", script]);
+            let tried = TriedSetting::find("halt_poll_ns=0", self.root.path(), &SettingTargets::default()).unwrap();
+            let (lock, left) = TrialLock::take(self.root.path(), &self.state).unwrap();
+            assert_eq!(left, LeftByTrial::Nothing);
+            TrialGuard::start(program, &tried, lock, HostLimits::none())
+        }
+    }
+
+    fn line(reply: &WatchReply) -> String {
+        format!("echo '{}' >&0; ", serde_json::to_string(reply).unwrap())
+    }
+
+    #[test]
+    fn a_watchdog_that_refuses_says_why_and_one_that_says_nothing_is_silent() {
+        let host = Host::new();
+        let ended = TrialEnding { why: Some("the host is too busy".to_string()), ..TrialEnding::default() };
+        let refused = host.watched_by(&format!("read order; {}", line(&WatchReply::Ended(ended)))).map(|_| ());
+        assert!(matches!(&refused, Err(GuardError::Refused(why)) if why == "the host is too busy"), "{refused:?}");
+        let silent = host.watched_by("read order").map(|_| ());
+        assert!(matches!(silent, Err(GuardError::Silent)), "{silent:?}");
+    }
+
+    #[test]
+    fn what_a_watchdog_says_at_its_end_is_how_it_ends() {
+        let ended = TrialEnding {
+            why: Some("host_load>1".to_string()),
+            done: vec!["halt_poll_ns=777".to_string()],
+            ..TrialEnding::default()
+        };
+        let script = format!(
+            "read order; {}while read request; do case $request in *Set*) {} exit ;; esac; done",
+            line(&WatchReply::Ready),
+            line(&WatchReply::Ended(ended.clone()))
+        );
+        let mut guard = Host::new().watched_by(&script).unwrap();
+        let mut asked = 0;
+        let waited = guard.wait(2 * BEAT, &mut || {
+            asked += 1;
+            None
+        });
+        assert!(waited.is_ok() && asked > 1, "{waited:?} after {asked}");
+        assert_eq!(guard.wait(BEAT, &mut || Some("enough".to_string())), Err("enough".to_string()));
+        assert_eq!(guard.set(1), Err("host_load>1".to_string()));
+        assert_eq!(guard.restore(), ended);
+    }
+
+    #[test]
+    fn where_the_watchdog_is_gone_the_trial_restores_or_says_that_it_could_not() {
+        let host = Host::new();
+        let script = format!("read order; {}read request", line(&WatchReply::Ready));
+        let mut guard = host.watched_by(&script).unwrap();
+        let why = Some("the watchdog has ended".to_string());
+        assert_eq!(guard.set(1).err(), why);
+        assert_eq!(guard.keep(1), TrialEnding { why: why.clone(), ..TrialEnding::default() });
+        assert_eq!(fs::read_to_string(&host.knob).unwrap(), "777\n");
+        let guard = host.watched_by(&script).unwrap();
+        fs::write(crate::applied_settings::tried_path(&host.state), "?").unwrap();
+        let ended = guard.restore();
+        assert_eq!(ended.why, why);
+        assert!(ended.failed.len() == 1 && ended.failed[0].starts_with("not restored: "), "{ended:?}");
+    }
+}
