@@ -180,7 +180,7 @@ const PARTS: [Part; 13] = [
 
 /// Files outside of packages that tests of packages read, and files that nothing but tidy reads.
 const READ_BY: [(&str, &[&str]); 9] = [
-    ("corpus/", &["exitscope", "exitscope-record", "exitscope-trace"]),
+    ("corpus/", &["exitscope", "exitscope-pipeline", "exitscope-record", "exitscope-trace"]),
     ("crates/python/exitscope/", &["exitscope"]),
     ("docs/", &["exitscope", "exitscope-page", "exitscope-query", "exitscope-scenario"]),
     ("scenarios/", &["exitscope", "exitscope-scenario"]),

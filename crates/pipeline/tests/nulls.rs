@@ -31,11 +31,13 @@ const HEAD: &str = "\
 
 Written by `cargo xtask nulls`; change nothing by hand.
 
-`exitscope diff` at its default confidence of 95 %, on real recordings of the lab's guests of which none was changed: 40 each of
+`exitscope diff` at its default confidence of 95 %, on real recordings of guests of which none was changed. Of the lab's, 40 each of
 `scenarios/port-loop.toml` and `scenarios/redis.toml`, quiet (at real-time priority, so that other programs do not delay the guest)
-and loaded (beside programs of which there are now more, now fewer), all on a host that also built software. `corpus/nulls` holds them
-in the order in which they were made, and the script that made them. Each comparison takes recordings that follow one another, from a
-place that is drawn at random: as many for each side, in turns (a b a b …) or all of before first. The four groups take equal parts.
+and loaded (beside programs of which there are now more, now fewer), all on a host that also built software. Of the rig's (a KVM host
+on SVM under software emulation, whose exits are hardware's; rig/README.md), 40 each of `tiny-guest`, alone and loaded likewise.
+`corpus/nulls` holds them in the order in which they were made, and the scripts that made them. Each comparison takes recordings that
+follow one another, from a place that is drawn at random: as many for each side, in turns (a b a b …) or all of before first. The six
+groups take equal parts.
 
 A false alarm is a headline *Better* or *Worse*. Draws overlap: with 40 recordings of a group, 20 of which are compared, neighbouring
 draws have most of theirs in common, so that the counts scatter more than as many independent ones would.
@@ -161,32 +163,39 @@ fn nulls(groups: &[Vec<Recorded>], page: &mut String) {
     }
 }
 
-/// Counts of what comparisons of changed guests say.
-fn planted(groups: &[Vec<Recorded>], page: &mut String) {
-    page.push_str("| exits longer by | recordings a side | order | comparisons | Worse | Better |\n");
-    page.push_str("| ---: | ---: | --- | ---: | ---: | ---: |\n");
-    for (longer, least) in [(10, 80), (30, 99)] {
-        for in_turns in [true, false] {
-            let states = Comparison { each: 5, in_turns, longer }.states(groups, PLANTED);
-            let count = |of: DiffState| states.iter().filter(|state| **state == of).count();
-            let (worse, better) = (count(DiffState::Worse), count(DiffState::Better));
-            writeln!(page, "| {longer} % | 5 | {} | {PLANTED} | {worse} | {better} |", order(in_turns)).unwrap();
-            assert!(better == 0 && (!in_turns || worse >= least), "{longer} %: {worse} of {PLANTED}");
+/// Counts of what comparisons of changed guests say: of the lab's, which are held to a least share, and of the rig's, which vary with
+/// what the machine around the emulator does.
+fn planted(lab: &[Vec<Recorded>], rig: &[Vec<Recorded>], page: &mut String) {
+    page.push_str("| guests | exits longer by | recordings a side | order | comparisons | Worse | Better |\n");
+    page.push_str("| --- | ---: | ---: | --- | ---: | ---: | ---: |\n");
+    for (guests, groups, is_held) in [("lab", lab, true), ("rig", rig, false)] {
+        for (longer, least) in [(10, 80), (30, 99)] {
+            for in_turns in [true, false] {
+                let states = Comparison { each: 5, in_turns, longer }.states(groups, PLANTED);
+                let count = |of: DiffState| states.iter().filter(|state| **state == of).count();
+                let (worse, better) = (count(DiffState::Worse), count(DiffState::Better));
+                let order = order(in_turns);
+                writeln!(page, "| {guests} | {longer} % | 5 | {order} | {PLANTED} | {worse} | {better} |").unwrap();
+                let is_missed = is_held && in_turns && worse < least;
+                assert!(better == 0 && !is_missed, "{guests}, {longer} %: {worse} of {PLANTED}");
+            }
         }
     }
 }
 
 #[test]
 fn unchanged_guests_raise_no_more_alarms_than_said_and_changed_ones_do() {
-    let names = ["port-loop-quiet", "redis-quiet", "port-loop-loaded", "redis-loaded"];
-    let groups = names.map(group);
+    let quiet = ["port-loop-quiet", "redis-quiet", "tiny-guest-quiet"];
+    let names = quiet.into_iter().chain(["port-loop-loaded", "redis-loaded", "tiny-guest-loaded"]);
+    let groups: Vec<Vec<Recorded>> = names.map(group).collect();
     let mut page = HEAD.to_string();
     nulls(&groups, &mut page);
     page.push_str(
         "\nThe same with every exit of after longer, on the quiet host alone, five recordings a side. A comparison of which all of before \
-         came\nfirst tells less: a drift may have made what differs.\n\n",
+         came\nfirst tells less: a drift may have made what differs. The rig's host is emulated by a machine that also built software: what \
+         its\nguests' exits take varies with that.\n\n",
     );
-    planted(&groups[..2], &mut page);
+    planted(&groups[..2], &groups[2..quiet.len()], &mut page);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/nulls.md");
     if std::env::var_os("EXITSCOPE_WRITE_DOCUMENTS").is_some() {
         std::fs::write(&path, &page).unwrap();
