@@ -98,8 +98,9 @@ export function AdviceView() {
       {items.map((item) => (
         <article class="card wide" key={item.id}>
           <h3>
-            {item.number}. {item.change}
+            {item.number}. {item.title}
           </h3>
+          <p>{item.change}</p>
           <p class="soft">For {item.scope_text}. Takes effect: {item.takes_effect}.{item.instead_of !== undefined && ` Alternative to ${item.instead_of} for the same problem: apply one or the other, not both.`}</p>
           <Gain item={item} most={most} />
           <ul class="plain-list">

@@ -179,7 +179,8 @@ test("advice is the adviser's, and its facts lead to charts", async () => {
   const page = await open(browser, pageOf("zstd", trace));
   const cards = page.locator("#advice article");
   assert.equal(await cards.count(), advised.advice.length);
-  assert.equal(await cards.first().locator("h3").textContent(), `1. ${advised.advice[0].change}`);
+  assert.equal(await cards.first().locator("h3").textContent(), `1. ${advised.advice[0].title}`);
+  assert.equal(await cards.first().locator("p").first().textContent(), advised.advice[0].change);
   const { text, topic } = advised.facts[advised.advice[0].evidence[0] - 1];
   assert.equal(await cards.first().locator(".facts b").first().textContent(), text);
   await reveal(page, "#advice");

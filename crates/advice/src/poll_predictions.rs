@@ -48,6 +48,14 @@ pub struct PredictedFigure {
     pub high: f64,
 }
 
+impl PollPrediction {
+    /// The figures, by their names in a trial.
+    pub fn figures(&self) -> Vec<(&'static str, PredictedFigure)> {
+        let all = [("polling", self.polling), ("wakeup", self.wakeup), ("exits", self.exits)];
+        all.into_iter().filter_map(|(name, figure)| Some((name, figure?))).collect()
+    }
+}
+
 impl PollPredictions {
     /// Values of a knob of halt polling to try on what was recorded on a host that polls so: so many exits in so much time. Where
     /// the knob is the guest's, the guest did not poll then.

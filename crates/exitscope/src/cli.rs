@@ -85,6 +85,11 @@ pub enum Command {
     /// shorter ones are worth. docs/try.md shows trials. Exit status: 0 if the result is certain, also if it is that no
     /// difference matters; 2 if it is not judged, or the trial was aborted or not restored.
     Try(crate::trial_args::TryArgs),
+    /// Count how good predictions were that were written down before anybody tried them
+    ///
+    /// `advise --predictions FILE` writes what each advice is predicted to come to, `sim --predictions FILE` what settings make of a
+    /// scenario; `try --against FILE` and `lab run --against FILE` add what they measure of it.
+    Predictions(PredictionsArgs),
     /// Keep exits of many recordings as Parquet files, by host and day
     ///
     /// DIR/exits, reason_stats, halts and gangs, in folders host=NAME/day=DATE, for any tool that reads Parquet.
@@ -170,6 +175,8 @@ pub enum GeneratedDocument {
     AdviseSchema,
     /// JSON schema of `try --format json`
     TrySchema,
+    /// JSON schema of `predictions --format json`
+    PredictionsSchema,
     /// JSON schema of `sim --format json`
     SimSchema,
     /// JSON schema of `sweep --format json`
@@ -832,6 +839,10 @@ pub struct AdviseArgs {
     /// Flags of the trial
     #[arg(last = true, value_name = "FLAGS", requires = "tried")]
     pub trial: Vec<String>,
+    /// Also add to this file what each advice is predicted to come to, before anybody tries it: a line of JSON each.
+    /// `try --against` scores what sets a knob, `exitscope predictions` counts
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["undo", "apply", "tried"])]
+    pub predictions: Option<PathBuf>,
     /// Where --apply keeps the old values [default: exitscope/applied.json below $XDG_STATE_HOME, or
     /// /var/lib/exitscope/applied.json]
     #[arg(long, value_name = "FILE")]
@@ -928,6 +939,10 @@ pub struct SimArgs {
     /// Write the run, from the end of the warm-up on, as a recording (perf.data); an existing file is kept as FILE.old
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    /// Also add to this file what --set is predicted to make of the scenario: both are run with five seeds each.
+    /// `lab run --against` scores it, `exitscope predictions` counts
+    #[arg(long, value_name = "FILE", requires = "set")]
+    pub predictions: Option<PathBuf>,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: SimFormat,
@@ -1156,12 +1171,38 @@ pub struct LabRunArgs {
     /// measured
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub retries: u32,
+    /// Score what this file of `sim --predictions` predicts of this scenario: it runs in turns as it is and with each setting, and the
+    /// scores are added to the file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["trace", "html"])]
+    pub against: Option<PathBuf>,
+    /// With --against: so many runs with each setting, and as many without
+    #[arg(long, value_name = "N", default_value_t = 5, requires = "against",
+          value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub repeat: u32,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: LabRunFormat,
     /// Write one self-contained HTML page to this file instead
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     pub html: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct PredictionsArgs {
+    /// Files that `--predictions` has written
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: PredictionsFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PredictionsFormat {
+    /// For a person, in a terminal
+    Text,
+    /// One object; `exitscope docs predictions-schema` describes it
+    Json,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

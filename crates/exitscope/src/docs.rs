@@ -62,6 +62,7 @@ pub fn print(what: GeneratedDocument, out: &mut dyn Write) -> anyhow::Result<Out
         GeneratedDocument::ReplaySchema => schema::<exitscope_view::Replay>(),
         GeneratedDocument::AdviseSchema => schema::<AdviceReport>(),
         GeneratedDocument::TrySchema => schema::<exitscope_view::TrialReport>(),
+        GeneratedDocument::PredictionsSchema => schema::<exitscope_view::PredictionTally>(),
         GeneratedDocument::SimSchema => schema::<SimReport>(),
         GeneratedDocument::SweepSchema => schema::<Sweep>(),
         GeneratedDocument::LabSchema => schema::<LabReport>(),

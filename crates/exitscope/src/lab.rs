@@ -7,7 +7,7 @@ use crate::host::LiveHost;
 use crate::output_file::{can_write, replace};
 use crate::saved_run::{saved, saved_of};
 use crate::terminal::terminal_style;
-use crate::{Outcome, html_output, sim, write_json};
+use crate::{Outcome, html_output, lab_against, sim, write_json};
 use anyhow::bail;
 use exitscope_lab::events::event_names;
 use exitscope_lab::hidden;
@@ -183,17 +183,23 @@ fn check_page(html: Option<&Path>, inputs: &[PathBuf]) -> anyhow::Result<()> {
 }
 
 fn run_scenario(args: &LabRunArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
-    check_page(args.html.as_deref(), std::slice::from_ref(&args.scenario.scenario))?;
-    let scenario = sim::read(&args.scenario)?.scenario()?;
-    catch_signals()?;
-    let machine = LabMachine::new()?;
-    args.trace.as_deref().into_iter().chain(args.html.as_deref()).try_for_each(can_write)?;
     let options = RunOptions {
         duration: args.duration.map(|length| Duration::from_nanos(length.0)),
         pin: !args.no_pin,
         events: args.trace.is_some(),
         retries: args.retries,
     };
+    if let Some(against) = &args.against {
+        if args.format != LabRunFormat::Text {
+            bail!("--against scores as text only; `exitscope predictions --format json` has all scores of a file");
+        }
+        return lab_against::score(args, options, against, out);
+    }
+    check_page(args.html.as_deref(), std::slice::from_ref(&args.scenario.scenario))?;
+    let scenario = sim::read(&args.scenario)?.scenario()?;
+    catch_signals()?;
+    let machine = LabMachine::new()?;
+    args.trace.as_deref().into_iter().chain(args.html.as_deref()).try_for_each(can_write)?;
     let (mut findings, events) = exitscope_lab::run::run(&machine, &scenario, options)?;
     findings.executed = machine.executed.rows();
     if let Some(path) = &args.trace {

@@ -35,8 +35,10 @@ mod host;
 mod html;
 mod html_output;
 mod lab;
+mod lab_against;
 mod output_file;
 mod permitted;
+mod predictions;
 mod question;
 mod read;
 mod record;
@@ -47,6 +49,7 @@ mod saved_run;
 mod select;
 mod serve;
 mod sim;
+mod sim_predictions;
 #[cfg(feature = "sql")]
 mod sql;
 #[cfg_attr(not(feature = "store"), path = "no_store.rs")]
@@ -196,6 +199,7 @@ fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Replay(args) => replay::run(args, out),
         Command::Advise(args) => advise::run(args, out),
         Command::Try(args) => trial::run(args, out),
+        Command::Predictions(args) => predictions::run(args, out),
         Command::Store { what } => store::run(what, out),
         #[cfg(feature = "sql")]
         Command::Sql(args) => sql::run(args, out),

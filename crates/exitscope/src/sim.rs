@@ -3,7 +3,7 @@
 use crate::cli::{LimitArgs, ScenarioArgs, SimArgs, SimFormat};
 use crate::output_file::replace;
 use crate::terminal::terminal_style;
-use crate::{Outcome, write_json};
+use crate::{Outcome, predictions, sim_predictions, write_json};
 use anyhow::{Context, bail};
 use exitscope_pipeline::SimTraceWriter;
 use exitscope_policy::all_knobs;
@@ -22,6 +22,10 @@ pub fn run(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let document = read(&args.scenario)?;
     let scenario = document.scenario()?;
     warn_of_knobs(&document, &scenario);
+    if let Some(to) = &args.predictions {
+        predictions::can_add(to)?;
+        sim_predictions::add(args, to)?;
+    }
     let limits = limits(&args.limits);
     let outcome = match &args.trace {
         None => exitscope_sim::run(&scenario, Unseen, limits)?.0,

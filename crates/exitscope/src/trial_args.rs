@@ -101,6 +101,10 @@ pub struct TryArgs {
     /// Do not record before the trial to predict what it will find (of the knobs of halt polling)
     #[arg(long)]
     pub no_predict: bool,
+    /// Score what this file of `advise --predictions` predicts of the values: what is measured is compared, and added to the file.
+    /// Nothing is recorded before the trial then
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["delay", "history", "no_count"])]
+    pub against: Option<PathBuf>,
     /// Root of the host's /sys and /proc, if not /
     #[arg(long, value_name = "DIRECTORY", default_value = "/")]
     pub root: PathBuf,

@@ -1334,3 +1334,29 @@ fn the_tests_of_redis_that_advice_on_ganged_exits_cites_are_those_that_were_publ
     let advised = advised(&corpus("powerpc/p8_smt4_one_vm_two_threads.data.gz"), &[]);
     assert!(advised.to_string().contains(&expected), "{expected}");
 }
+
+#[test]
+fn what_each_advice_is_predicted_to_come_to_is_written_down() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = simulated(folder.path(), PING_PONG);
+    let file = folder.path().join("p.jsonl");
+    let output = exitscope().arg("advise").arg(&trace).arg("--predictions").arg(&file).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = std::fs::read_to_string(&file).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |setting: &str, metric: &str| {
+        let is_it = |line: &&Value| {
+            line["setting"].as_str().is_some_and(|of| of.starts_with(setting)) && line["metric"] == metric
+        };
+        let line = lines.iter().find(is_it).unwrap_or_else(|| panic!("{setting}, {metric}: {text}"));
+        ["in_force", "low", "with", "high"].map(|name| line[name].as_f64().unwrap())
+    };
+    // The host polls for longer, so that vCPUs wake sooner; the guest polls, and does not leave.
+    let [polling, low, ..] = of("halt_poll_ns=", "polling");
+    assert!(polling < low, "{text}");
+    for (setting, metric) in [("halt_poll_ns=", "wakeup"), ("guest_halt_poll_ns=", "exits")] {
+        let [recorded, low, with, high] = of(setting, metric);
+        assert!(low <= with && with <= high && high < recorded, "{text}");
+    }
+    assert!(lines.iter().all(|line| line["line"] == "prediction" && line["source"] == "run.data"), "{text}");
+}

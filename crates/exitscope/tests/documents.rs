@@ -20,6 +20,7 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("replay.schema.json", "docs replay-schema"),
     ("advise.schema.json", "docs advise-schema"),
     ("try.schema.json", "docs try-schema"),
+    ("predictions.schema.json", "docs predictions-schema"),
     ("sim.schema.json", "docs sim-schema"),
     ("sweep.schema.json", "docs sweep-schema"),
     ("validate.schema.json", "docs validate-schema"),

@@ -436,6 +436,45 @@ fn every_bundled_scenario_runs_on_real_guests() {
 }
 
 #[test]
+fn what_was_simulated_of_a_scenario_is_scored_by_real_guests() {
+    let _machine = or_skip!(machine());
+    let scenario = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/ping-pong.toml");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("p.jsonl");
+    let (scenario, file) = (scenario.to_str().unwrap(), file.to_str().unwrap());
+    let polls = ["--set", "guest_halt_poll_ns=0", "--set", "duration=60ms"];
+    let simulated = run(&[&["sim", scenario, "--predictions", file], &polls[..]].concat());
+    assert!(simulated.status.success(), "{}", stderr(&simulated));
+    // Of another scenario nothing else is known of the same setting.
+    let other = run(&[
+        "sim",
+        &scenario.replace("ping-pong", "wake-ups"),
+        "--predictions",
+        file,
+        "--set",
+        "guest_halt_poll_ns=0",
+    ]);
+    assert!(other.status.success(), "{}", stderr(&other));
+    let run_against = |scenario: &str| run(&["lab", "run", scenario, "--against", file, "--repeat", "2"]);
+    let scored = run_against(scenario);
+    assert!(scored.status.success(), "{}", stderr(&scored));
+    let text = stdout(&scored);
+    assert!(text.starts_with("guest_halt_poll_ns=0 duration=60ms, 2 runs with it and as many without:\n"), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("pair.throughput: ") && line.contains(", predicted ")), "{text}");
+    let tally = json(&run(&["predictions", file, "--format", "json"]));
+    let count = |name: &str| tally[name].as_u64().unwrap();
+    assert!((count("scores"), count("untried"), count("predictions")) == (1, 1, 2), "{tally}");
+    assert_eq!(tally["scored"][0]["by"], "lab run");
+    // Another scenario was not predicted.
+    let other = run_against(&scenario.replace("ping-pong", "spin"));
+    assert!(
+        other.status.code() == Some(2) && stderr(&other).contains("predicts nothing of this"),
+        "{}",
+        stderr(&other)
+    );
+}
+
+#[test]
 fn a_run_keeps_each_vcpu_on_a_cpu_of_its_own_or_on_the_scenarios() {
     let _machine = or_skip!(machine());
     let scenario = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/ping-pong.toml");

@@ -25,6 +25,8 @@ const WRITERS: &[&[&str]] = &[
     &["try", "TRIAL", "--state", "out/deep/applied.json"],
     &["try", "TRIAL", "--state", "state/applied.json", "--html", "out"],
     &["sim", "SCENARIO", "--trace", "out"],
+    &["sim", "SCENARIO", "--set", "halt_poll_ns=0", "--set", "duration=50ms", "--predictions", "out"],
+    &["advise", "run.data", "--predictions", "out"],
     &["lab", "import", "VMEXIT", "--html", "out"],
     &["sweep", "SCENARIO", "--vary", "halt_poll_ns=0,50us", "--replicates", "1", "--html", "out"],
     // With the feature `store`.

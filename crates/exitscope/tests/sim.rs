@@ -390,3 +390,28 @@ fn a_trace_replaces_the_old_one_when_it_is_whole() {
     assert_eq!(files(), 2);
     assert!(report(&[&trace], &[])["coverage"]["exits"].as_u64() > Some(10));
 }
+
+#[test]
+fn what_settings_make_of_a_scenario_is_predicted_before_anybody_tries_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("p.jsonl");
+    let file = file.to_str().unwrap();
+    let before = ["--set", "duration=100ms", "--predictions", file];
+    assert!(refused("sim", "ping-pong", &before[2..]).contains("--set"));
+    page("sim", "ping-pong", &[&["--set", "guest_halt_poll_ns=0"], &before[..]].concat());
+    let text = std::fs::read_to_string(file).unwrap();
+    let work: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    let named = ["metric", "setting", "source"].map(|name| work[name].as_str().unwrap());
+    assert_eq!(named, ["pair.throughput", "guest_halt_poll_ns=0 duration=100ms", "ping-pong.toml"]);
+    // Its guest polls: without that each ball takes longer.
+    let [before, high] = ["in_force", "high"].map(|name| work[name].as_f64().unwrap());
+    assert!(high < before, "{work}");
+    // What a kill has cut is said, and counts for nothing.
+    std::fs::write(file, format!("{text}{}", &text[..40])).unwrap();
+    let output = run(&["predictions", file, "--format", "json"]);
+    assert!(stderr(&output).contains("1 line is no prediction of this version"), "{}", stderr(&output));
+    let tally: Value = serde_json::from_slice(&output.stdout).unwrap();
+    check_json("predictions", [&tally]);
+    let lines = text.lines().count();
+    assert_eq!((&tally["predictions"], &tally["untried"], &tally["scores"]), (&lines.into(), &lines.into(), &0.into()));
+}

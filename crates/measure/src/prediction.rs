@@ -2,6 +2,7 @@
 
 use crate::this_program;
 use exitscope_advice::PredictedFigure;
+use exitscope_analysis::Selection;
 use exitscope_analysis::replay::{HaltPolicy, knobs_of};
 use exitscope_apply::TriedSetting;
 use exitscope_pipeline::ReadOptions;
@@ -47,11 +48,8 @@ impl Predictor {
         processes: &Processes,
         is_guests: bool,
     ) -> Result<Option<Predictor>, String> {
-        let policies = [("host_halt_poll", HaltPolicy::Host), ("guest_halt_poll", HaltPolicy::Guest)];
-        let of = |(policy, whose): (&str, HaltPolicy)| {
-            Some((whose, knobs_of(policy).find(|knob| knob.name == tried.name())?))
-        };
-        let Some((policy, knob)) = policies.into_iter().find_map(of) else { return Ok(None) };
+        let of = |policy: HaltPolicy| Some((policy, knobs_of(policy.name()).find(|knob| knob.name == tried.name())?));
+        let Some((policy, knob)) = HaltPolicy::ALL.into_iter().find_map(of) else { return Ok(None) };
         if policy == HaltPolicy::Guest {
             if !is_guests {
                 return Err(format!("without --guest, {} is this machine's own, as if it were a guest", knob.name));
@@ -82,13 +80,12 @@ impl Predictor {
         let input = Input::open(&recording).map_err(|error| error.to_string())?;
         let source = SourceOptions { keep: EventFilter::Used, ..SourceOptions::default() };
         let options = ReadOptions { source, need_vcpus: false, progress: |_| None };
-        let predicted = predict_halts(&input, options, self.policy, self.knob.name, &self.values);
+        let knob = (self.policy, self.knob.name);
+        let predicted = predict_halts(&input, options, &Selection::default(), knob, &self.values);
         let predicted = predicted.map_err(|error| error.to_string())?;
         for (setting, of) in predicted.values.iter().enumerate() {
-            for (metric, figure) in [("polling", of.polling), ("wakeup", of.wakeup), ("exits", of.exits)] {
-                if let Some(figure) = figure {
-                    trial.predict(setting, metric, prediction(&figure));
-                }
+            for (metric, figure) in of.figures() {
+                trial.predict(setting, metric, prediction(&figure));
             }
         }
         Ok(PredictedFromRow { length_ns: self.length.0, halts: predicted.halts })

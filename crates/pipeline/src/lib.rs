@@ -14,6 +14,7 @@ mod earlier_exits;
 mod event_sketch;
 mod exit_tracer;
 mod gathered;
+mod predictions;
 mod read_trace;
 mod reasons;
 mod recent_slices;
@@ -30,6 +31,7 @@ pub use bundle::{BundleError, BundleSurvey};
 pub use diff_side::{DiffSide, read_side};
 pub use exit_tracer::ExitTracer;
 pub use gathered::{Gathered, Gathering};
+pub use predictions::{AdvicePrediction, advice_predictions};
 pub use read_trace::{
     EarlierFiles, FirstReading, Progress, ReadError, ReadOptions, ReadTrace, pass_halts_and_yields, read_again,
     read_all, read_alone, read_input, read_source,

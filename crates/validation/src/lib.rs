@@ -19,6 +19,7 @@ mod not_modelled;
 mod page;
 mod predictions;
 mod published;
+mod tried;
 
 pub use classes::{Predictability, RowClass, row_classes};
 pub use compare::{

@@ -4,6 +4,7 @@ use crate::classes::{Predictability, row_classes};
 use crate::compare::{Copied, Count, ExperimentResult, FitVerdict, RowResult, Validation};
 use crate::experiment::RowRole;
 use crate::not_modelled::NotModelled;
+use crate::tried::write_tried;
 use exitscope_view::{Page, PageSection, Sentence, Table, TableColumn};
 use std::cmp::Ordering;
 use std::io::{self, Write};
@@ -61,6 +62,7 @@ pub fn write_validation_markdown(validation: &Validation, out: &mut dyn Write) -
         summary(validation)
     )?;
     write_classes(validation, out)?;
+    write_tried(out)?;
     if !validation.copied.is_empty() {
         writeln!(out, "\n## Against copying\n\n{}\n", copying(&validation.copied))?;
         writeln!(out, "| experiment | {} |", COPIED.join(" | "))?;

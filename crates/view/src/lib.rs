@@ -49,6 +49,7 @@ mod phases;
 mod phases_page;
 mod pio;
 mod pio_page;
+mod predictions;
 mod python_types;
 mod replay;
 mod replay_figures;
@@ -122,6 +123,7 @@ pub use page_html::write_page_html;
 pub use palette::{Palette, part_character, part_colour};
 pub use phases::{PhaseRow, PhaseRows, RemovableRow};
 pub use pio::{PioRow, PioRows, PioSum};
+pub use predictions::{FiledPrediction, PredictionLine, PredictionScore, PredictionTally, predictions_page};
 pub use python_types::write_python_types;
 pub use replay::{DecisionsRow, FigureRow, KnobValueRow, Replay, ReplayRow};
 pub use replay_figures::{NoSuchFigure, ReplayTable};
@@ -145,7 +147,7 @@ pub use times::{ExitSums, ExitTimes, VcpuTimes};
 pub use trial_history::{ruling_in_words, trial_history_page};
 pub use trial_report::{
     BlockChangeRow, CauseRateRow, PredictedFromRow, PredictionRow, TrialBlockRow, TrialCauseRow, TrialEffectRow,
-    TrialLeftRow, TrialPlanRow, TrialReport, TrialVerdictRow, TriedSettingRow, trial_causes_page,
+    TrialLeftRow, TrialPlanRow, TrialReport, TrialVerdictRow, TriedSettingRow, trial_causes_page, unit_name,
 };
 pub use trial_sensitivity::{DelayLevelRow, SensitivityRow, trial_delays_page};
 pub use verdict::{BestChangeRow, VerdictRow, VerdictWords};

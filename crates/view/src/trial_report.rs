@@ -394,15 +394,27 @@ const UNITS: [(MetricUnit, &str); 4] = [
     (MetricUnit::Number, "number"),
 ];
 
-fn unit_name(unit: MetricUnit) -> &'static str {
+/// The name of a unit in JSON.
+pub fn unit_name(unit: MetricUnit) -> &'static str {
     UNITS.iter().find(|row| row.0 == unit).map_or("number", |row| row.1)
+}
+
+/// A value of a metric in the unit of this name.
+pub(crate) fn metric_text(unit: &str, value: f64) -> String {
+    let unit = UNITS.iter().find(|row| row.1 == unit).map_or(MetricUnit::Number, |row| row.0);
+    unit.text(value).to_string()
 }
 
 impl TrialEffectRow {
     /// A value of the metric with its unit.
     pub fn text(&self, value: f64) -> String {
-        let unit = UNITS.iter().find(|row| row.1 == self.unit).map_or(MetricUnit::Number, |row| row.0);
-        unit.text(value).to_string()
+        metric_text(&self.unit, value)
+    }
+
+    /// The bounds of the mean with this setting, as far as the change has any.
+    pub fn bounds(&self) -> (Option<f64>, Option<f64>) {
+        let of = |percent: Option<f64>| Some(self.in_force? * (1.0 + percent? / 100.0));
+        (of(self.low_percent), of(self.high_percent))
     }
 
     /// The change with its interval, as the verdict prints it; `-` if there is none.

@@ -30,6 +30,19 @@ pub enum HaltPolicy {
     Guest,
 }
 
+impl HaltPolicy {
+    /// Both.
+    pub const ALL: [HaltPolicy; 2] = [HaltPolicy::Host, HaltPolicy::Guest];
+
+    /// The name of the policy that has its knobs.
+    pub fn name(self) -> &'static str {
+        match self {
+            HaltPolicy::Host => "host_halt_poll",
+            HaltPolicy::Guest => "guest_halt_poll",
+        }
+    }
+}
+
 /// What waking up typically takes, for halts that would have ended in another way than they did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypicalWakeup {

@@ -14,11 +14,11 @@ use crate::devices::{self, DeviceList};
 use crate::read::{self, RecordingAccess};
 use crate::select::{OutsideNames, SelectedExits, narrows_exits};
 use crate::terminal::terminal_style;
-use crate::{Outcome, write_json};
+use crate::{Outcome, predictions, write_json};
 use anyhow::bail;
 use apply::ChangedHost;
 use exitscope_advice::{AdviceInput, Judgement};
-use exitscope_pipeline::{Judged, judgement, read_alone, reread, whole_input};
+use exitscope_pipeline::{Judged, advice_predictions, judgement, read_alone, reread, whole_input};
 use exitscope_trace::{Devices, Input};
 use exitscope_view::{AdviceReport, Coverage, SelectionRow, advice_page, write_page, write_settings};
 use std::io::Write;
@@ -50,6 +50,7 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         yes,
         any_host,
         trial,
+        predictions: predictions_file,
         state,
         root,
         select,
@@ -70,9 +71,18 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     let names = OutsideNames { devices: DeviceList::of(names), symbols: None };
     let exits = SelectedExits::of(select, std::slice::from_ref(&input), &names)?;
-    let advised = AdvisePlan { input, exits, devices: names.devices.into_devices()? }.judge()?;
+    if let Some(to) = predictions_file {
+        predictions::can_add(to)?;
+    }
+    let plan = AdvisePlan { input, exits, devices: names.devices.into_devices()? };
+    let advised = plan.judge()?;
     if let Some(number) = tried {
         return tried::run(&host, (*number, trial), &advised, out);
+    }
+    if let Some(to) = predictions_file {
+        let SelectedExits { selection, options, .. } = &plan.exits;
+        let predicted = advice_predictions(&plan.input, *options, selection, &advised.judgement)?;
+        predictions::add(to, predicted.into_iter().map(Into::into).collect(), (&file, &advised.recorded_on))?;
     }
     match (form, format) {
         (Some(form), _) => write_settings(&advised.report, (*form).into(), side.name(), out)?,

@@ -11,13 +11,13 @@ mod history;
 use crate::host::halt_poll_scope;
 use crate::html_output;
 use crate::output_file::can_write;
+use crate::predictions::{PredictionsAgainst, now};
 use crate::question::agreed;
 use crate::store;
 use crate::terminal::terminal_style;
 use crate::trial_args::{TryArgs, TryFormat};
 use crate::{Outcome, write_json};
 use anyhow::{Context, bail};
-use chrono::{DateTime, SecondsFormat, Utc};
 use exitscope_advice::HaltPollScope;
 use exitscope_apply::{
     EarlierSettings, HostLimit, HostLimitError, HostLimits, HostSettings, LEASE, LeftByTrial, PlacedSetting,
@@ -36,7 +36,9 @@ use exitscope_trial::{
     TrialVerdict, run_turns,
 };
 use exitscope_units::Nanos;
-use exitscope_view::{TrialCauseRow, TrialLeftRow, TrialReport, thousands, trial_causes_page, write_page};
+use exitscope_view::{
+    FiledPrediction, TrialCauseRow, TrialLeftRow, TrialReport, thousands, trial_causes_page, write_page,
+};
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -93,25 +95,22 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let host_limits = args.host_limits()?;
     let plan = TrialPlan::new(tried.labels(), args.lengths(), args.alpha / 100.0, args.seed.unwrap_or_else(seed))?;
     let mut trial = HostTrial::new(plan, TrialRules { metrics, matters: args.matters, limits });
-    let predictor = match measured.counted.is_some() && !args.no_predict {
+    let host = host_name(&args.root);
+    let against = against(args, &tried, &host)?;
+    let predictor = match measured.counted.is_some() && !args.no_predict && against.is_none() {
         true => Predictor::new(&tried, args.turn, &processes, args.guest.is_some() || args.root != Path::new("/")),
         false => Ok(None),
     };
     if is_text {
         write_plan(args, &tried, &trial, &measured, &host_limits, out)?;
-        if let Ok(Some(Predictor { length, .. })) = &predictor {
-            let (vms, folder) = (args.vm.as_deref().unwrap_or("all VMs"), std::env::temp_dir());
-            let (vms, folder) = (message(vms), folder.display());
-            writeln!(
-                out,
-                "first: {length} of {vms} are recorded into {folder}, for a prediction; --no-predict leaves that out"
-            )?;
+        if let Ok(Some(predictor)) = &predictor {
+            write_first(args, predictor, out)?;
         }
         out.flush()?;
     }
     let places: Vec<String> = tried.places.iter().map(|place| place.to_string()).collect();
     let decided_by = measured.decided_by();
-    let report = |trial: &HostTrial| TrialReport::of(&host_name(&args.root), places, decided_by, trial);
+    let report = |trial: &HostTrial| TrialReport::of(&host, places, decided_by, trial);
     let Some(lock) = lock else {
         if !is_text {
             write_json(&report(&trial), out)?;
@@ -147,10 +146,20 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     });
     report.causes = causes;
     hand_on(args, &state, &report, out, |out| write_verdict(&verdict, &report, &tried_path(&state), out))?;
+    if let Some(against) = &against {
+        against.score_trial(&report, is_text.then_some(&mut *out))?;
+    }
     Ok(match verdict.is_judged() && ending.failed.is_empty() && ending.why.is_none() {
         true => Outcome::Fine,
         false => Outcome::Failed,
     })
+}
+
+/// The predictions of what is tried on this host, where they are to be scored.
+fn against(args: &TryArgs, tried: &TriedSetting, host: &str) -> anyhow::Result<Option<PredictionsAgainst>> {
+    let labels = tried.labels();
+    let is_tried = |of: &FiledPrediction| labels[1..].iter().any(|label| of.is_of(label));
+    args.against.as_deref().map(|path| PredictionsAgainst::read(path, host, is_tried)).transpose()
 }
 
 /// What is done with a trial that was made: it is kept in the history, shown, added to a store, written as a page.
@@ -299,11 +308,6 @@ impl TryArgs {
     }
 }
 
-/// The time, as a trial's report has it.
-fn now() -> String {
-    DateTime::<Utc>::from(SystemTime::now()).to_rfc3339_opts(SecondsFormat::Secs, true)
-}
-
 fn seed() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| u64::from(now.subsec_nanos()))
 }
@@ -333,6 +337,13 @@ fn write_plan(
     writeln!(out, "at the end: {end}")?;
     writeln!(out, "watchdog: restores if this command dies, or is silent for {} s", LEASE.as_secs())?;
     Ok(())
+}
+
+/// Says what is recorded before the trial.
+fn write_first(args: &TryArgs, Predictor { length, .. }: &Predictor, out: &mut dyn Write) -> io::Result<()> {
+    let (vms, folder) = (args.vm.as_deref().unwrap_or("all VMs"), std::env::temp_dir());
+    let (vms, folder) = (message(vms), folder.display());
+    writeln!(out, "first: {length} of {vms} are recorded into {folder}, for a prediction; --no-predict leaves that out")
 }
 
 /// Says what counting has missed.

@@ -34,15 +34,15 @@ pub struct PredictedHalts {
     pub values: Vec<PollPrediction>,
 }
 
-/// Predicts what values of a knob of halt polling make of the halts of a recording.
+/// Predicts what values of a knob of halt polling make of the selected halts of a recording.
 pub fn predict_halts(
     input: &Input,
     options: ReadOptions,
-    policy: HaltPolicy,
-    knob: &'static str,
+    selection: &Selection,
+    (policy, knob): (HaltPolicy, &'static str),
     values: &[u64],
 ) -> Result<PredictedHalts, ReadError> {
-    let (trace, mut facts) = read_alone(input, options, || AdviceInput::new(&Selection::default()))?;
+    let (trace, mut facts) = read_alone(input, options, || AdviceInput::new(selection))?;
     let (first, last) = trace.span.unwrap_or_default();
     facts.end(first, last, &trace.vcpu_of);
     let exits = (trace.exits, last.since(first).unwrap_or_default());
@@ -104,7 +104,8 @@ mod tests {
         // As `report --view halt` has it; of the second one, no wake-up is recorded.
         for (file, latency) in [("t4-none.dat.gz", Some(166_014_028.0 / 1_985.0)), ("t4-kvmstat.data.gz", None)] {
             let input = Input::open(&corpus.join(file)).unwrap();
-            let predicted = predict_halts(&input, options, HaltPolicy::Host, "halt_poll_ns", &[0]).unwrap();
+            let all = Selection::default();
+            let predicted = predict_halts(&input, options, &all, (HaltPolicy::Host, "halt_poll_ns"), &[0]).unwrap();
             let recorded = predicted.values[0].wakeup.map(|wakeup| wakeup.recorded);
             assert_eq!(recorded, latency, "{file}");
         }
