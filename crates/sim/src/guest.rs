@@ -5,6 +5,7 @@ use crate::entities::{
 };
 use crate::exits::SimExitReason;
 use crate::flat_program::Code;
+use crate::run::{time_of, work_done};
 use crate::world::SimWorld;
 use crate::{Observer, SimError};
 use exitscope_policy::Policies;
@@ -44,11 +45,7 @@ impl<O: Observer> SimWorld<'_, O> {
         let st = &mut self.strands[strand as usize];
         (st.since, st.rate) = (now, rate);
         let work = if st.interrupt_left > 0 { st.interrupt_left } else { st.left };
-        let time = if rate == 1_000 {
-            work
-        } else {
-            u64::try_from((u128::from(work) * 1_000).div_ceil(rate.into())).unwrap_or(u64::MAX)
-        };
+        let time = time_of(work, rate);
         st.generation = st.generation.wrapping_add(1);
         let generation = st.generation;
         self.queue.plan(now.saturating_add(time), QueuedEvent::Strand { strand, generation });
@@ -68,8 +65,7 @@ impl<O: Observer> SimWorld<'_, O> {
         if st.rate == 0 {
             return false;
         }
-        let time = now - st.since;
-        let done = if st.rate == 1_000 { time } else { (u128::from(time) * u128::from(st.rate) / 1_000) as u64 };
+        let done = work_done(now - st.since, st.rate);
         let work = if st.interrupt_left > 0 { &mut st.interrupt_left } else { &mut st.left };
         // A step that has all but ended is ended by its event, not here: what is left stays above zero.
         *work = work.saturating_sub(done).max(1);

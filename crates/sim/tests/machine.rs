@@ -415,6 +415,52 @@ fn threads_of_a_core_run_as_fast_as_their_number_lets_them_and_more_than_have_sp
     }
 }
 
+/// One core of two hardware threads, each at 62 % beside the other.
+fn one_core_of_two(vm: VmSpec) -> Scenario {
+    let mut scenario = scenario(1, vm);
+    scenario.host.threads = 2;
+    scenario.host.smt_speed = vec![1_000, 620];
+    scenario
+}
+
+#[test]
+fn threads_of_a_core_slow_each_other_in_the_hypervisor_and_in_user_space_as_in_the_guest() {
+    let port = Op::Port { port: 0x80, size: 1, write: true, string: false };
+    for step in [compute(10), Op::Hypercall(1), Op::Cpuid, port] {
+        let work = |vcpus| {
+            let vm = VmSpec::new("a", vcpus).running(forever(vec![step.clone(), Op::Count]));
+            outcome(&one_core_of_two(vm)).vms[0].work.count as f64
+        };
+        let gain = work(2) / work(1);
+        assert!((gain - 1.24).abs() < 0.005, "{step:?}: two threads do {gain} times the work of one");
+    }
+}
+
+#[test]
+fn work_in_the_hypervisor_is_slowed_for_as_long_as_the_sibling_is_busy() {
+    let with = |sibling: Program| {
+        let vm = VmSpec::new("a", 1).running(forever(vec![Op::Hypercall(1), Op::Count]));
+        let mut scenario = one_core_of_two(vm);
+        let mut sibling = VmSpec::new("sibling", 1).running(sibling);
+        sibling.policies.host_halt_poll.halt_poll_ns = exitscope_units::Nanos(0);
+        scenario.vms.push(sibling);
+        // Far longer than an exit, and no multiple of it.
+        scenario.costs.exit.time = us(7);
+        let run = outcome(&scenario);
+        (run.vms[0].work.count as f64, run.vms[1].time.cpu().0 as f64 / 100e6)
+    };
+    let (alone, idle) = with(Vec::new());
+    assert_eq!(idle, 0.0);
+    let (beside, busy) = with(forever(vec![compute(13), Op::Sleep(TimeDistribution::Fixed(us(90)))]));
+    assert!((0.2..0.8).contains(&busy), "{busy}");
+    let expected = 1.0 - 0.38 * busy;
+    assert!(
+        (beside / alone - expected).abs() < 0.03,
+        "{} of {expected} beside one that is busy {busy}",
+        beside / alone
+    );
+}
+
 #[test]
 fn exits_alone_are_progress_and_events_that_cost_nothing_are_not() {
     let loops = scenario(1, VmSpec::new("a", 1).running(forever(vec![Op::Hypercall(1), Op::Count])));
