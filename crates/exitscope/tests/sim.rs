@@ -193,7 +193,7 @@ fn figures_are_listed_and_have_a_direction_of_their_own() {
     let vary = ["--vary", "guest_halt_poll_ns=0,50us", "--set", "duration=50ms", "--replicates", "2"];
     let sweep = json("sweep", "ping-pong", &[&vary[..], &["--best", "pair.latency_mean"]].concat());
     assert_eq!(best(&sweep, "guest_halt_poll_ns"), [(0, false), (50_000, true)], "less latency is better");
-    let page = page("sweep", "spin", &["--vary", "seed=1,2", "--set", "duration=50ms"]);
+    let page = page("sweep", "port-loop", &["--vary", "seed=1,2", "--set", "duration=50ms"]);
     assert!(page.contains("nothing in them is random"), "{page}");
 }
 
