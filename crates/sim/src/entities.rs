@@ -286,6 +286,14 @@ pub(crate) struct Strand {
     pub(crate) lock_wait_from: u64,
 }
 
+impl Strand {
+    /// How long a poll in the guest goes on: it looks at the clock, which goes on where the vCPU has no CPU (poll_idle of
+    /// drivers/cpuidle/poll_state.c compares local_clock() with where it began).
+    pub(crate) fn poll_left(&self, now: u64) -> u64 {
+        self.idle_from.saturating_add(self.left).saturating_sub(now)
+    }
+}
+
 /// What a strand is in the middle of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StrandActivity {
@@ -299,7 +307,7 @@ pub(crate) enum StrandActivity {
     Acquire,
     /// The way into the idle loop.
     IdleEnter,
-    /// Polls in the guest, for `left`.
+    /// Polls in the guest, until `left` after `idle_from`.
     Poll,
     /// Halted.
     Halted,

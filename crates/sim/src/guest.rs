@@ -44,8 +44,11 @@ impl<O: Observer> SimWorld<'_, O> {
         let now = self.now;
         let st = &mut self.strands[strand as usize];
         (st.since, st.rate) = (now, rate);
-        let work = if st.interrupt_left > 0 { st.interrupt_left } else { st.left };
-        let time = time_of(work, rate);
+        let time = match st.interrupt_left {
+            0 if st.doing == StrandActivity::Poll => st.poll_left(now),
+            0 => time_of(st.left, rate),
+            interrupt => time_of(interrupt, rate),
+        };
         st.generation = st.generation.wrapping_add(1);
         let generation = st.generation;
         self.queue.plan(now.saturating_add(time), QueuedEvent::Strand { strand, generation });
@@ -66,9 +69,12 @@ impl<O: Observer> SimWorld<'_, O> {
             return false;
         }
         let done = work_done(now - st.since, st.rate);
-        let work = if st.interrupt_left > 0 { &mut st.interrupt_left } else { &mut st.left };
         // A step that has all but ended is ended by its event, not here: what is left stays above zero.
-        *work = work.saturating_sub(done).max(1);
+        if st.interrupt_left > 0 {
+            st.interrupt_left = st.interrupt_left.saturating_sub(done).max(1);
+        } else if st.doing != StrandActivity::Poll {
+            st.left = st.left.saturating_sub(done).max(1);
+        }
         st.rate = 0;
         st.generation = st.generation.wrapping_add(1);
         true

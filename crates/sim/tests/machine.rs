@@ -164,6 +164,36 @@ fn a_wake_up_of_a_vcpu_that_polls_needs_no_interrupt_and_each_is_counted() {
 }
 
 #[test]
+fn a_poll_in_the_guest_ends_by_the_clock_also_where_the_vcpu_has_no_cpu() {
+    let polled = |neighbour: u64| {
+        // Three short sleeps, after which the governor polls for 200 us; then all polls are in vain.
+        let sleep = |micros| [Op::Sleep(TimeDistribution::Fixed(us(micros))), Op::Count];
+        let mut vm = VmSpec::new("a", 1)
+            .running(vec![Op::Repeat(Some(3), sleep(190).to_vec()), Op::Repeat(None, sleep(3_000).to_vec())]);
+        vm.cpuidle_haltpoll = true;
+        for (name, value) in [("guest_halt_poll_grow_start", 200_000), ("guest_halt_poll_allow_shrink", 0)] {
+            vm.policies.set(name, value).unwrap();
+        }
+        let mut scenario = scenario(1, vm);
+        scenario.costs.tick_period.time = Picos::ZERO;
+        if neighbour > 0 {
+            // It has run less whenever it wakes up, and takes the CPU at once.
+            scenario.host.scheduler.wakeup_granularity = Picos::ZERO;
+            let mut vm = VmSpec { weight: 100_000, ..VmSpec::new("neighbour", 1) }
+                .running(forever(vec![compute(neighbour), Op::Sleep(TimeDistribution::Fixed(us(50)))]));
+            vm.policies.host_halt_poll.halt_poll_ns = exitscope_units::Nanos(0);
+            scenario.vms.push(vm);
+        }
+        let run = outcome(&scenario);
+        assert!(run.guest_polls.tried > 20, "{:?}", run.guest_polls);
+        run.vms[0].time.guest_polling.0 / run.guest_polls.tried
+    };
+    let (alone, beside) = (polled(0), polled(150));
+    assert!((195_000..=205_000).contains(&alone), "{alone}");
+    assert!(beside < alone / 2, "of 200 us by the clock it has the CPU for about a quarter: {beside}");
+}
+
+#[test]
 fn each_tunable_of_the_governor_changes_what_it_decides() {
     let run = |set: &[(&str, u64)]| {
         // Gaps that make the limit grow, and one that makes it shrink.
