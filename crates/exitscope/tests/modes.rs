@@ -52,6 +52,7 @@ const READ: &[&str] = &[
     "after",
     "against",
     "before",
+    "check",
     "cluster-token-file",
     "devices",
     "guestkallsyms",

@@ -340,7 +340,7 @@ impl<'s, O: Observer> SimWorld<'s, O> {
 pub(crate) const NEVER: u64 = u64::MAX;
 
 /// The random numbers of one strand: its own, so that nothing that others do changes them.
-fn stream(seed: u64, number: u64) -> Pcg64Mcg {
+pub(crate) fn stream(seed: u64, number: u64) -> Pcg64Mcg {
     let mix = |mut value: u64| {
         value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
