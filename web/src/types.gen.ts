@@ -3975,6 +3975,10 @@ export interface GainUncertainty {
    */
   draws: number;
   /**
+   * Runs that did not reach their end: they are in no interval.
+   */
+  failed: number;
+  /**
    * All configurations but the first.
    */
   gains: UncertainGain[];

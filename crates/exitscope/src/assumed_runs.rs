@@ -10,7 +10,7 @@ use crate::sim;
 use anyhow::{Context, bail};
 use exitscope_scenario::{Assumption, Scenario, assumptions};
 use exitscope_sim::{Unseen, latin_hypercube};
-use exitscope_view::{AssumedRuns, RunFigures, SimReport, UncertaintyReport};
+use exitscope_view::{AssumedRuns, ConfigurationRuns, RunFigures, SimReport, UncertaintyReport};
 use rayon::prelude::*;
 
 /// How often all are drawn at once.
@@ -68,6 +68,8 @@ pub fn assumed_runs(configurations: &[Scenario], set: &[&str], limits: &LimitArg
         Some(RunFigures::of(&outcome, &scenario))
     };
     let figures: Vec<Option<RunFigures>> = jobs.par_iter().map(one).collect();
-    let of_configurations = figures.chunks(all.len().max(1)).map(|of| (of[..DRAWS].to_vec(), of[DRAWS..].to_vec()));
+    let of_configurations = figures.chunks(all.len().max(1));
+    let of_configurations =
+        of_configurations.map(|of| ConfigurationRuns { draws: of[..DRAWS].to_vec(), ends: of[DRAWS..].to_vec() });
     Ok(AssumedRuns::new(of.into_iter().next().unwrap_or_default(), of_configurations.collect()))
 }

@@ -153,7 +153,8 @@ pub use trial_report::{
 };
 pub use trial_sensitivity::{DelayLevelRow, SensitivityRow, trial_delays_page};
 pub use uncertainty::{
-    AssumedRuns, AssumptionRow, GainUncertainty, MovedBy, RunFigures, UncertainFigure, UncertainGain, UncertaintyReport,
+    AssumedRuns, AssumptionRow, ConfigurationRuns, GainUncertainty, MovedBy, RunFigures, UncertainFigure,
+    UncertainGain, UncertaintyReport,
 };
 pub use verdict::{BestChangeRow, VerdictRow, VerdictWords};
 pub use vm_identities::VmIdentityRow;

@@ -28,12 +28,20 @@ impl RunFigures {
     }
 }
 
-/// Runs of configurations with assumed numbers otherwise. A run that did not reach its end is `None`.
+/// Runs of configurations with assumed numbers otherwise.
 #[derive(Clone, Debug)]
 pub struct AssumedRuns {
     assumptions: Vec<Assumption>,
-    /// Of each configuration: those with all of them drawn, and those with each alone, at its least and at its greatest.
-    of: Vec<(Vec<Option<RunFigures>>, Vec<Option<RunFigures>>)>,
+    of: Vec<ConfigurationRuns>,
+}
+
+/// Those of one configuration. A run that did not reach its end is `None`.
+#[derive(Clone, Debug)]
+pub struct ConfigurationRuns {
+    /// With all numbers drawn.
+    pub draws: Vec<Option<RunFigures>>,
+    /// With each number alone, at its least and at its greatest.
+    pub ends: Vec<Option<RunFigures>>,
 }
 
 /// What of the figures of a run hangs on its seed, and on numbers that are assumed.
@@ -43,6 +51,8 @@ pub struct UncertaintyReport {
     pub seeds: u32,
     /// How often all assumed numbers were drawn at once, each between its ends.
     pub draws: u32,
+    /// Runs that did not reach their end: they are in no interval.
+    pub failed: u32,
     /// Part of the draws that an interval holds, in per cent.
     pub holds_percent: f64,
     /// The numbers that are assumed, and what each may as well be.
@@ -103,6 +113,8 @@ pub struct GainUncertainty {
     pub metric: String,
     /// How often all assumed numbers were drawn at once, each between its ends.
     pub draws: u32,
+    /// Runs that did not reach their end: they are in no interval.
+    pub failed: u32,
     /// Part of the draws that an interval holds, in per cent.
     pub holds_percent: f64,
     /// The numbers that are assumed, and what each may as well be.
@@ -139,16 +151,19 @@ impl UncertainGain {
 }
 
 impl AssumedRuns {
-    /// Of each configuration, the runs with all numbers drawn, and those with each alone at its two ends.
-    pub fn new(
-        assumptions: Vec<Assumption>,
-        of: Vec<(Vec<Option<RunFigures>>, Vec<Option<RunFigures>>)>,
-    ) -> AssumedRuns {
+    /// Of each configuration, with these numbers otherwise.
+    pub fn new(assumptions: Vec<Assumption>, of: Vec<ConfigurationRuns>) -> AssumedRuns {
         AssumedRuns { assumptions, of }
     }
 
+    /// Runs that did not reach their end.
+    fn failed(&self) -> u32 {
+        let runs = self.of.iter().flat_map(|of| of.draws.iter().chain(&of.ends));
+        runs.filter(|run| run.is_none()).count() as u32
+    }
+
     fn draws(&self) -> u32 {
-        self.of.first().map_or(0, |(draws, _)| draws.len() as u32)
+        self.of.first().map_or(0, |of| of.draws.len() as u32)
     }
 
     fn rows(&self) -> Vec<AssumptionRow> {
@@ -164,8 +179,7 @@ impl AssumedRuns {
 
     /// From where to where a figure is in the draws, made of the figures of a run of each configuration.
     fn interval(&self, figure: &dyn Fn(&[&RunFigures]) -> Option<f64>) -> Option<[f64; 2]> {
-        let draw =
-            |at: usize| figure(&self.of.iter().map(|(draws, _)| draws[at].as_ref()).collect::<Option<Vec<_>>>()?);
+        let draw = |at: usize| figure(&self.of.iter().map(|of| of.draws[at].as_ref()).collect::<Option<Vec<_>>>()?);
         let mut values: Vec<f64> = (0..self.draws() as usize).filter_map(draw).collect();
         values.sort_by(f64::total_cmp);
         let last = values.len().checked_sub(1)?;
@@ -175,7 +189,7 @@ impl AssumedRuns {
 
     /// What each number does to a figure by itself.
     fn moved(&self, figure: &dyn Fn(&[&RunFigures]) -> Option<f64>) -> Vec<MovedBy> {
-        let end = |at: usize| figure(&self.of.iter().map(|(_, ends)| ends[at].as_ref()).collect::<Option<Vec<_>>>()?);
+        let end = |at: usize| figure(&self.of.iter().map(|of| of.ends[at].as_ref()).collect::<Option<Vec<_>>>()?);
         let by = |(at, of): (usize, &Assumption)| {
             let ends = [of.text(of.low), of.text(of.high)];
             Some(MovedBy { key: of.key.clone(), ends, figure: [end(2 * at)?, end(2 * at + 1)?] })
@@ -198,6 +212,12 @@ fn most(moved: &[MovedBy]) -> Option<MovedBy> {
     moved.iter().max_by(|a, b| a.span().total_cmp(&b.span())).filter(|most| most.span() > 0.0).cloned()
 }
 
+/// Says how many runs are in no interval.
+fn of_failed(failed: u32) -> Option<Sentence> {
+    let text = format!("{failed} runs did not reach their end, and are in no interval.");
+    (failed > 0).then_some(Sentence { text, warning: true })
+}
+
 impl UncertaintyReport {
     /// Of a run's figures, beside runs with other seeds, and with assumed numbers otherwise.
     pub fn of(figures: &[MetricRow], seeds: &[RunFigures], assumed: &AssumedRuns) -> UncertaintyReport {
@@ -217,6 +237,7 @@ impl UncertaintyReport {
         UncertaintyReport {
             seeds: seeds.len() as u32 + 1,
             draws: assumed.draws(),
+            failed: assumed.failed(),
             holds_percent: (1.0 - 2.0 * LEFT_OUT) * 100.0,
             assumptions: assumed.rows(),
             figures: figures.iter().map(row).collect(),
@@ -254,13 +275,15 @@ impl UncertaintyReport {
         });
         PageSection {
             title: "Uncertainty".into(),
-            sentences: vec![plain(format!(
+            sentences: std::iter::once(plain(format!(
                 "{} numbers are assumed. They were drawn {} times at once, each between its ends; an interval holds {:.0} % of \
                  the draws. JSON lists the numbers, their ends and the sources of these, and every figure.",
                 self.assumptions.len(),
                 self.draws,
                 self.holds_percent
-            ))],
+            )))
+            .chain(of_failed(self.failed))
+            .collect(),
             table: Some(Table { columns, rows: rows.collect() }),
             say_hidden: true,
             ..PageSection::default()
@@ -300,6 +323,7 @@ impl GainUncertainty {
         GainUncertainty {
             metric: metric.to_string(),
             draws: assumed.draws(),
+            failed: assumed.failed(),
             holds_percent: (1.0 - 2.0 * LEFT_OUT) * 100.0,
             assumptions: assumed.rows(),
             gains: gains.into_iter().enumerate().map(gain).collect(),
@@ -353,7 +377,10 @@ impl GainUncertainty {
         ));
         PageSection {
             title: "What the gains hang on".into(),
-            sentences: std::iter::once(head).chain(self.gains.iter().filter_map(warn)).collect(),
+            sentences: std::iter::once(head)
+                .chain(of_failed(self.failed))
+                .chain(self.gains.iter().filter_map(warn))
+                .collect(),
             table: Some(Table { columns, rows: rows.collect() }),
             say_hidden: true,
             ..PageSection::default()
@@ -372,11 +399,15 @@ mod tests {
         [gains.iter().map(|_| run(200.0)).collect(), gains.iter().map(|gain| run(200.0 + 2.0 * gain)).collect()]
     }
 
+    fn both(draws: [Vec<Option<RunFigures>>; 2], ends: [Vec<Option<RunFigures>>; 2]) -> Vec<ConfigurationRuns> {
+        draws.into_iter().zip(ends).map(|(draws, ends)| ConfigurationRuns { draws, ends }).collect()
+    }
+
     fn gain(percent: f64, draws: &[f64], ends: &[f64]) -> UncertainGain {
         let mut list = assumptions(&Scenario::new("x", HostSpec::new(1)));
         list.retain(|of| of.key.starts_with("host.scheduler"));
         let [[before, after], [least, most]] = [runs(draws), runs(ends)];
-        let assumed = AssumedRuns::new(list, vec![(before, least), (after, most)]);
+        let assumed = AssumedRuns::new(list, both([before, after], [least, most]));
         let mut of = GainUncertainty::of("work", vec![("b".to_string(), Some(percent))], &assumed);
         assert_eq!((of.draws as usize, of.assumptions.len()), (draws.len(), 2));
         of.gains.remove(0)
@@ -411,9 +442,10 @@ mod tests {
         list.truncate(1);
         let [[mut before, after], [least, most]] = [runs(&[1.0, 50.0, 3.0]), runs(&[1.0, 2.0])];
         before[1] = None;
-        let assumed = AssumedRuns::new(list, vec![(before, least), (after, most)]);
+        let assumed = AssumedRuns::new(list, both([before, after], [least, most]));
         let of = GainUncertainty::of("work", vec![("b".to_string(), Some(2.0))], &assumed);
         let [low, high] = of.gains[0].by_assumptions.unwrap();
         assert!((low - 1.0).abs() < 1e-9 && (high - 3.0).abs() < 1e-9, "{low} {high}");
+        assert_eq!(of.failed, 1);
     }
 }
