@@ -3828,6 +3828,10 @@ export interface Sweep {
    */
   schema: string;
   /**
+   * What of the gains over the first configuration hangs on assumed numbers (`--uncertainty`).
+   */
+  uncertainty?: GainUncertainty;
+  /**
    * The keys that were varied, and their values.
    */
   vary: AxisRow[];
@@ -3957,6 +3961,111 @@ export interface CostsRow {
    * Numbers printed in a publication.
    */
   published: number;
+}
+/**
+ * What of the gains of a sweep hangs on numbers that are assumed: of each configuration over the first one, by the first figure.
+ */
+export interface GainUncertainty {
+  /**
+   * The numbers that are assumed, and what each may as well be.
+   */
+  assumptions: AssumptionRow[];
+  /**
+   * How often all assumed numbers were drawn at once, each between its ends.
+   */
+  draws: number;
+  /**
+   * Runs that did not reach their end: they are in no interval.
+   */
+  failed: number;
+  /**
+   * All configurations but the first.
+   */
+  gains: UncertainGain[];
+  /**
+   * Part of the draws that an interval holds, in per cent.
+   */
+  holds_percent: number;
+  /**
+   * The figure.
+   */
+  metric: string;
+}
+/**
+ * A number that is assumed.
+ */
+export interface AssumptionRow {
+  /**
+   * The greatest.
+   */
+  high: string;
+  /**
+   * The key, as `--set` takes it.
+   */
+  key: string;
+  /**
+   * The least that it may as well be.
+   */
+  low: string;
+  /**
+   * Where these two are from.
+   */
+  source: string;
+  /**
+   * What the scenario has.
+   */
+  value: string;
+}
+/**
+ * By how much a figure of a configuration is more than that of the first one, in per cent.
+ */
+export interface UncertainGain {
+  /**
+   * From where to where with the assumed numbers drawn.
+   *
+   * @minItems 2
+   * @maxItems 2
+   */
+  by_assumptions: [number, number] | null;
+  /**
+   * The configuration.
+   */
+  configuration: string;
+  /**
+   * The number that moves it most by itself.
+   */
+  moved_most: MovedBy | null;
+  /**
+   * With what the scenario has, over the replicates.
+   */
+  percent: number | null;
+  /**
+   * The numbers each of which turns the sign by itself, within its ends; what moves the gain most comes first.
+   */
+  sign_hangs_on: string[];
+}
+/**
+ * What an assumed number does to a figure, by itself.
+ */
+export interface MovedBy {
+  /**
+   * Its two ends.
+   *
+   * @minItems 2
+   * @maxItems 2
+   */
+  ends: [string, string];
+  /**
+   * The figure at these.
+   *
+   * @minItems 2
+   * @maxItems 2
+   */
+  figure: [number, number];
+  /**
+   * The number.
+   */
+  key: string;
 }
 /**
  * A key that was varied.

@@ -943,6 +943,17 @@ pub struct SimArgs {
     /// `lab run --against` scores it, `exitscope predictions` counts
     #[arg(long, value_name = "FILE", requires = "set")]
     pub predictions: Option<PathBuf>,
+    /// Compare the scenario, as its file has it, with a recording of what it stands for: where vCPUs, exits, halts or cost are
+    /// more than 10 % off, what --set changes is not predicted, and the exit status is 1
+    #[arg(long, value_name = "RECORDING")]
+    pub check: Option<PathBuf>,
+    /// With --check: only these VMs of the recording, as `report --vm` takes them
+    #[arg(long = "check-vm", value_name = "NAME|PID", value_delimiter = ',', requires = "check")]
+    pub check_vms: Vec<String>,
+    /// Run the scenario with other seeds, and about 140 times with the numbers that it assumes otherwise, within their stated ranges
+    /// (docs/scenario.md); show from where to where each figure may be, and which number moves it most. What --set sets is not assumed
+    #[arg(long, conflicts_with = "trace")]
+    pub uncertainty: bool,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: SimFormat,
@@ -971,6 +982,11 @@ pub struct SweepArgs {
     /// first one shown]
     #[arg(long, value_name = "[+-]NAME", allow_hyphen_values = true)]
     pub best: Option<String>,
+    /// Run each configuration about 140 times more, with the numbers that the scenario assumes otherwise, within their stated
+    /// ranges (docs/scenario.md); show what of the gains over the first configuration hangs on them. What --set and --vary set is not
+    /// assumed
+    #[arg(long, conflicts_with = "cluster")]
+    pub uncertainty: bool,
     /// Runs at a time [default: the machine's CPUs]; the results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,

@@ -16,6 +16,7 @@ macro_rules! say {
 mod access;
 mod advise;
 mod alternate;
+mod assumed_runs;
 mod bundle;
 mod cli;
 #[cfg_attr(not(feature = "cluster"), path = "no_cluster.rs")]

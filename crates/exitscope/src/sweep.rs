@@ -5,19 +5,20 @@
 //!                                     └─► rows of a table ─► a cluster's executors ─┘
 //! ```
 
+use crate::assumed_runs::assumed_runs;
 use crate::cli::{SimFormat, SweepArgs};
 use crate::html_output;
 use crate::sim;
 use crate::terminal::terminal_style;
 use crate::{Outcome, write_json};
-use anyhow::bail;
+use anyhow::{Context, bail};
 use exitscope_page::{ResultPage, write_result_page};
 use exitscope_scenario::outcome::Metric;
 use exitscope_scenario::vary_axis::Axes;
 use exitscope_scenario::{Scenario, ScenarioDocument};
 use exitscope_sim::{Limits, Unseen, possible_metrics};
 use exitscope_view::{
-    AxisRow, Configuration, Sweep, SweepMetric, SweepMetrics, sweep_page, write_page, write_sweep_csv,
+    AssumedRuns, AxisRow, Configuration, Sweep, SweepMetric, SweepMetrics, sweep_page, write_page, write_sweep_csv,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
@@ -32,6 +33,9 @@ type Figures = Vec<Option<f64>>;
 pub fn run(args: &SweepArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if let Some(to) = &args.html {
         html_output::check(to, std::slice::from_ref(&args.scenario.scenario))?;
+    }
+    if args.uncertainty && (args.html.is_some() || args.format == SimFormat::Csv) {
+        bail!("--uncertainty goes with text and JSON");
     }
     let grid = Grid::new(args)?;
     let checked: Vec<Result<(), String>> =
@@ -60,7 +64,10 @@ pub fn run(args: &SweepArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let failed = configurations.iter().any(|configuration| configuration.runs.is_err());
     let vary = AxisRow::all(&grid.axes);
     let base = grid.document.scenario().unwrap_or(scenario);
-    let sweep = Sweep::of(sim::row(&args.scenario, &base), args.replicates, vary, metrics, configurations);
+    let mut sweep = Sweep::of(sim::row(&args.scenario, &base), args.replicates, vary, metrics, configurations);
+    if args.uncertainty {
+        sweep.add_uncertainty(&assumed(args, &grid)?);
+    }
     match args.format {
         _ if args.html.is_some() => {}
         SimFormat::Json => write_json(&sweep, out)?,
@@ -71,6 +78,20 @@ pub fn run(args: &SweepArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         html_output::write(to, |out| write_result_page(&ResultPage::Sweep { sweep: &sweep }, out))?;
     }
     Ok(if failed { Outcome::Failed } else { Outcome::Fine })
+}
+
+/// Every configuration, with assumed numbers otherwise.
+fn assumed(args: &SweepArgs, grid: &Grid) -> anyhow::Result<AssumedRuns> {
+    let configurations: anyhow::Result<Vec<Scenario>> = (0..grid.size).map(|number| grid.scenario(number)).collect();
+    let configurations = configurations.context("--uncertainty compares all configurations, and one makes no sense")?;
+    let varied = grid.axes.all().iter().map(|axis| &axis.key);
+    let set: Vec<&str> = args.scenario.set.iter().map(|(key, _)| key).chain(varied).map(String::as_str).collect();
+    pool(args)?.install(|| assumed_runs(&configurations, &set, &args.limits))
+}
+
+/// Threads for runs.
+fn pool(args: &SweepArgs) -> anyhow::Result<rayon::ThreadPool> {
+    Ok(rayon::ThreadPoolBuilder::new().num_threads(args.threads.map_or(0, usize::from)).build()?)
 }
 
 fn all_failed(configurations: &[Configuration]) -> Option<&str> {
@@ -148,8 +169,7 @@ fn run_all(
         progress.inc(1);
         figures.map(|figures| asked.figures(figures))
     };
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(args.threads.map_or(0, usize::from)).build()?;
-    let figures = pool.install(|| (0..runs).into_par_iter().with_max_len(1).map(one).collect());
+    let figures = pool(args)?.install(|| (0..runs).into_par_iter().with_max_len(1).map(one).collect());
     progress.finish_and_clear();
     Ok(figures)
 }

@@ -54,6 +54,7 @@ const READ: &[&str] = &[
     "after",
     "against",
     "before",
+    "check",
     "cluster-token-file",
     "devices",
     "guestkallsyms",

@@ -193,7 +193,7 @@ fn figures_are_listed_and_have_a_direction_of_their_own() {
     let vary = ["--vary", "guest_halt_poll_ns=0,50us", "--set", "duration=50ms", "--replicates", "2"];
     let sweep = json("sweep", "ping-pong", &[&vary[..], &["--best", "pair.latency_mean"]].concat());
     assert_eq!(best(&sweep, "guest_halt_poll_ns"), [(0, false), (50_000, true)], "less latency is better");
-    let page = page("sweep", "spin", &["--vary", "seed=1,2", "--set", "duration=50ms"]);
+    let page = page("sweep", "port-loop", &["--vary", "seed=1,2", "--set", "duration=50ms"]);
     assert!(page.contains("nothing in them is random"), "{page}");
 }
 
@@ -232,12 +232,12 @@ fn best(sweep: &Value, column: &str) -> Vec<(u64, bool)> {
 
 #[test]
 fn polling_pays_once_it_is_longer_than_the_other_sides_answer_takes() {
-    let vary = ["--vary", "guest_halt_poll_ns=0,10us,25us,50us,200us", "--set", "duration=200ms"];
+    let vary = ["--vary", "guest_halt_poll_ns=0,10us,30us,50us,200us", "--set", "duration=200ms"];
     let sweep = json("sweep", "ping-pong", &vary);
     check_json("sweep", [&sweep]);
     assert_eq!(
         best(&sweep, "guest_halt_poll_ns"),
-        [(0, false), (10_000, false), (25_000, true), (50_000, true), (200_000, true)]
+        [(0, false), (10_000, false), (30_000, true), (50_000, true), (200_000, true)]
     );
     let exits = |row: usize| sweep["rows"][row]["pair.exits_mean"].as_f64().unwrap();
     assert!(exits(0) > 100.0 * exits(4), "a poll that pays saves the exit: {} {}", exits(0), exits(4));
@@ -414,4 +414,114 @@ fn what_settings_make_of_a_scenario_is_predicted_before_anybody_tries_it() {
     check_json("predictions", [&tally]);
     let lines = text.lines().count();
     assert_eq!((&tally["predictions"], &tally["untried"], &tally["scores"]), (&lines.into(), &lines.into(), &0.into()));
+}
+
+#[test]
+fn a_scenario_that_is_not_the_recording_predicts_no_change_and_says_what_differs() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |name: &str, set: &[&str]| {
+        let path = folder.path().join(name);
+        page("sim", "ping-pong", &[&["--trace", path.to_str().unwrap(), "--set", "duration=300ms"], set].concat());
+        path.to_str().unwrap().to_string()
+    };
+    let check = |recording: &str, format: &str| {
+        let set = ["--set", "vm.pair.cpuidle_haltpoll=false", "--check", recording, "--format", format];
+        run(&[&["sim", &scenario("ping-pong")], &set[..]].concat())
+    };
+    let halts = |run: &Value| {
+        let reasons = run["vms"][0]["reasons"].as_array().unwrap().iter();
+        reasons.filter(|row| row["reason"] == "halt").map(|row| row["rate_per_s"].as_f64().unwrap()).sum::<f64>()
+    };
+    let as_it_is = halts(&json("sim", "ping-pong", &[]));
+
+    // Its own recording, of another length: the change is predicted.
+    let same = of("same.data", &[]);
+    let output = check(&same, "json");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let agrees: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    check_json("sim", [&agrees]);
+    assert_eq!(agrees["check"]["agrees"], true, "{agrees:#}");
+    assert!(agrees["check"]["figures"].as_array().unwrap().iter().all(|figure| figure["agrees"] == true), "{agrees:#}");
+    assert!(halts(&agrees) > 100.0 * as_it_is.max(1.0), "without guest polling: {} {as_it_is}", halts(&agrees));
+
+    // One of a host where guests do not poll: it is not, and what is shown is the scenario as it is.
+    let other = of("other.data", &["--set", "vm.pair.cpuidle_haltpoll=false"]);
+    let output = check(&other, "json");
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let differs: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    check_json("sim", [&differs]);
+    let figures = differs["check"]["figures"].as_array().unwrap();
+    let of = |name: &str| figures.iter().find(|figure| figure["name"] == name).unwrap();
+    assert_eq!((&of("vcpus")["agrees"], &of("halts")["agrees"]), (&Value::from(true), &Value::from(false)));
+    assert_eq!(halts(&differs), as_it_is, "the figures are those of no change");
+    assert_eq!(differs["scenario"]["set"].as_array().unwrap().len(), 0);
+    assert_eq!(differs["check"]["changes"][0], "vm.pair.cpuidle_haltpoll=false");
+
+    let text = stdout(&check(&other, "text"));
+    assert!(text.contains("vm.pair.cpuidle_haltpoll=false changes is not predicted"), "{text}");
+    let csv = check(&other, "csv");
+    assert_eq!((csv.status.code(), stdout(&csv).as_str()), (Some(1), ""));
+    assert!(stderr(&csv).contains("halts ("), "{}", stderr(&csv));
+}
+
+#[test]
+fn what_cannot_be_checked_is_an_error() {
+    for (arguments, says) in
+        [(&["--check", "/no/such/recording"][..], "/no/such/recording"), (&["--check-vm", "pair"], "--check")]
+    {
+        let error = refused("sim", "ping-pong", arguments);
+        assert!(error.contains(says), "{arguments:?}: {error}");
+    }
+    let error = refused("sim", "ebizzy", &["--check", "/no/such/recording"]);
+    assert!(error.contains("ganged"), "{error}");
+    let recording = common::corpus("x86-svm/t2.data.gz");
+    let error = refused("sim", "ping-pong", &["--check", recording.to_str().unwrap(), "--check-vm", "nobody"]);
+    assert!(error.contains("nobody"), "{error}");
+}
+
+#[test]
+fn an_uncertain_run_has_an_interval_of_each_figure_and_names_what_moves_it_most() {
+    let set = ["--set", "duration=20ms", "--set", "warmup=5ms", "--set", "vm.pair.cpuidle_haltpoll=false"];
+    let polls = ["--set", "halt_poll_ns=0"];
+    let run = json("sim", "ping-pong", &[&set[..], &polls, &["--uncertainty"]].concat());
+    check_json("sim", [&run]);
+    let of = |name: &str| {
+        let figures = run["uncertainty"]["figures"].as_array().unwrap().iter();
+        figures.into_iter().find(|figure| figure["name"] == name).unwrap().clone()
+    };
+    let number = |value: &Value| value.as_f64().unwrap();
+    let throughput = of("throughput");
+    let ends = throughput["by_assumptions"].as_array().unwrap();
+    assert!(
+        number(&ends[0]) < number(&throughput["value"]) && number(&throughput["value"]) < number(&ends[1]),
+        "{throughput:#}"
+    );
+    // Two sleeps for each message: how long an idle CPU takes to wake up is most of the way, and is known worst.
+    assert_eq!(throughput["moved_most"]["key"], "costs.wake_latency", "{throughput:#}");
+    let numbers = run["uncertainty"]["assumptions"].as_array().unwrap().len();
+    let fixed =
+        json("sim", "ping-pong", &[&set[..], &polls, &["--set", "costs.wake_latency=2us", "--uncertainty"]].concat());
+    let figures = fixed["uncertainty"]["figures"].as_array().unwrap();
+    let named = |key: &str| figures.iter().any(|figure| figure["moved_most"]["key"] == key);
+    assert!(!named("costs.wake_latency") && named("costs.guest_wake"), "what is set is not assumed");
+    assert_eq!(fixed["uncertainty"]["assumptions"].as_array().unwrap().len() + 1, numbers);
+    let text = page("sim", "ping-pong", &[&set[..], &polls, &["--uncertainty"]].concat());
+    assert!(text.contains("costs.wake_latency") && text.contains("numbers are assumed"), "{text}");
+}
+
+#[test]
+fn the_gains_of_a_sweep_have_intervals_from_what_is_assumed() {
+    let short = ["--set", "duration=20ms", "--set", "warmup=5ms", "--replicates", "2", "--uncertainty"];
+    let vary = ["--vary", "guest_halt_poll_ns=0,50us", "--best", "pair.latency_mean"];
+    let sweep = json("sweep", "ping-pong", &[&vary[..], &short].concat());
+    check_json("sweep", [&sweep]);
+    let gain = &sweep["uncertainty"]["gains"][0];
+    let [low, high] = [0, 1].map(|at| gain["by_assumptions"][at].as_f64().unwrap());
+    let percent = gain["percent"].as_f64().unwrap();
+    assert!(
+        low <= percent && percent <= high && low < high && high < 0.0,
+        "polling pays whatever is assumed: {gain:#}"
+    );
+    assert_eq!(gain["sign_hangs_on"].as_array().unwrap().len(), 0);
+    assert_eq!(sweep["verdict"]["is_doubtful"], false, "{sweep:#}");
 }

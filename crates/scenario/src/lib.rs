@@ -12,6 +12,7 @@
 //! Scenario ─► the simulator ─► SimOutcome; the lab ─► Findings: plain data
 //! ```
 
+mod assumptions;
 mod costs;
 pub mod findings;
 mod guest;
@@ -24,7 +25,8 @@ mod scenario;
 pub mod text;
 pub mod vary_axis;
 
-pub use costs::{CostFigure, CostModel, CostOrigin, SmtSpeed};
+pub use assumptions::{Assumption, assumptions};
+pub use costs::{AssumedRange, CostFigure, CostModel, CostOrigin, SmtSpeed};
 pub use exitscope_policy::Policies;
 pub use guest::{Arrival, Channel, Disk, Doorbell, HandlerSpec, HostThread, Load, RegistrationKind, SpinWait, VmSpec};
 pub use host::{Arch, HostSpec, Scheduler, YieldRules};

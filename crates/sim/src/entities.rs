@@ -53,6 +53,8 @@ pub(crate) struct Cpu {
     pub(crate) generation: u32,
     /// Whether the end of a slice and the next tick are planned.
     pub(crate) slice_armed: bool,
+    /// By how much its slice ends early, or late if negative: the first one so that its slices have a phase of their own.
+    pub(crate) early: i64,
     pub(crate) ticks: bool,
     /// The least run time of what runs or waits here; new tasks begin near it.
     pub(crate) least: u64,
@@ -60,6 +62,11 @@ pub(crate) struct Cpu {
     pub(crate) load: u32,
     /// Whether the current task is halted and the host polls for it.
     pub(crate) polling: bool,
+    /// Work outside guests: how fast it is done, in thousandths (0: none is), since when, and what is left of it at full
+    /// speed. Kept where a core has several hardware threads.
+    pub(crate) work_rate: u32,
+    pub(crate) work_since: u64,
+    pub(crate) work_left: u64,
     /// When the queue's length changed last, and the sums since measuring began.
     pub(crate) queue_since: u64,
     pub(crate) queue_time: u128,
@@ -81,10 +88,14 @@ impl Cpu {
             resched: false,
             generation: 0,
             slice_armed: false,
+            early: 0,
             ticks: false,
             least: 0,
             load: 0,
             polling: false,
+            work_rate: 0,
+            work_since: 0,
+            work_left: 0,
             queue_since: 0,
             queue_time: 0,
             empty_time: 0,
@@ -275,6 +286,14 @@ pub(crate) struct Strand {
     pub(crate) lock_wait_from: u64,
 }
 
+impl Strand {
+    /// How long a poll in the guest goes on: it looks at the clock, which goes on where the vCPU has no CPU (poll_idle of
+    /// drivers/cpuidle/poll_state.c compares local_clock() with where it began).
+    pub(crate) fn poll_left(&self, now: u64) -> u64 {
+        self.idle_from.saturating_add(self.left).saturating_sub(now)
+    }
+}
+
 /// What a strand is in the middle of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StrandActivity {
@@ -288,7 +307,7 @@ pub(crate) enum StrandActivity {
     Acquire,
     /// The way into the idle loop.
     IdleEnter,
-    /// Polls in the guest, for `left`.
+    /// Polls in the guest, until `left` after `idle_from`.
     Poll,
     /// Halted.
     Halted,

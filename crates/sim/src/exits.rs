@@ -301,7 +301,7 @@ impl<O: Observer> SimWorld<'_, O> {
             }
             _ => 0,
         };
-        self.plan_cpu(cpu, time);
+        self.plan_work(cpu, time);
     }
 
     /// The way of an exit out and back, with what the reason's handler does.

@@ -5,6 +5,7 @@ use crate::entities::{
 };
 use crate::exits::SimExitReason;
 use crate::flat_program::Code;
+use crate::run::{time_of, work_done};
 use crate::world::SimWorld;
 use crate::{Observer, SimError};
 use exitscope_policy::Policies;
@@ -43,11 +44,10 @@ impl<O: Observer> SimWorld<'_, O> {
         let now = self.now;
         let st = &mut self.strands[strand as usize];
         (st.since, st.rate) = (now, rate);
-        let work = if st.interrupt_left > 0 { st.interrupt_left } else { st.left };
-        let time = if rate == 1_000 {
-            work
-        } else {
-            u64::try_from((u128::from(work) * 1_000).div_ceil(rate.into())).unwrap_or(u64::MAX)
+        let time = match st.interrupt_left {
+            0 if st.doing == StrandActivity::Poll => st.poll_left(now),
+            0 => time_of(st.left, rate),
+            interrupt => time_of(interrupt, rate),
         };
         st.generation = st.generation.wrapping_add(1);
         let generation = st.generation;
@@ -68,11 +68,13 @@ impl<O: Observer> SimWorld<'_, O> {
         if st.rate == 0 {
             return false;
         }
-        let time = now - st.since;
-        let done = if st.rate == 1_000 { time } else { (u128::from(time) * u128::from(st.rate) / 1_000) as u64 };
-        let work = if st.interrupt_left > 0 { &mut st.interrupt_left } else { &mut st.left };
+        let done = work_done(now - st.since, st.rate);
         // A step that has all but ended is ended by its event, not here: what is left stays above zero.
-        *work = work.saturating_sub(done).max(1);
+        if st.interrupt_left > 0 {
+            st.interrupt_left = st.interrupt_left.saturating_sub(done).max(1);
+        } else if st.doing != StrandActivity::Poll {
+            st.left = st.left.saturating_sub(done).max(1);
+        }
         st.rate = 0;
         st.generation = st.generation.wrapping_add(1);
         true

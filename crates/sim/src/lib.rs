@@ -19,6 +19,7 @@ mod exits;
 mod flat_program;
 mod gang;
 mod guest;
+mod latin_hypercube;
 mod locks;
 mod outcome;
 mod queue;
@@ -26,6 +27,7 @@ mod run;
 mod trace_events;
 mod world;
 
+pub use latin_hypercube::latin_hypercube;
 pub use outcome::possible_metrics;
 pub use queue::{EventHandle, EventQueue};
 pub use trace_events::{Observer, Unseen, event_names, processes};

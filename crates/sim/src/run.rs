@@ -16,17 +16,35 @@ use crate::{Observer, SimError};
 use exitscope_policy::host_halt_poll::PollPermission;
 use exitscope_scenario::outcome::SimOutcome;
 use exitscope_units::Nanos;
+use rand::Rng;
 use std::time::Instant;
 
 /// So many things may happen at one moment.
 const EVENTS_OF_A_MOMENT: u32 = 5_000_000;
 /// The load of a hardware thread that runs ordinary code on its core, and the speed of one without siblings.
 pub(crate) const FULL_LOAD: u32 = 1_000;
+/// A slice is longer or shorter by up to this part of its length. Linux ends a slice at a tick (entity_tick of kernel/sched/fair.c;
+/// HRTICK of kernel/sched/features.h is off): with 1,000 ticks a second one of 3 ms lasts 3 to 4 ms, a seventh either way. Without
+/// that, slices and the loops of programs fall into step, and stay there.
+const SLICE_SPREAD: u64 = 7;
 /// How many idle CPUs are looked at for one on an idle core.
 const PLACES_TRIED: usize = 64;
 
 /// After how many events it is looked whether to go on.
 const DEADLINE_EVERY: u64 = 65_536;
+
+/// The time that work takes at a speed in thousandths.
+pub(crate) fn time_of(work: u64, rate: u32) -> u64 {
+    if rate == FULL_LOAD {
+        return work;
+    }
+    u64::try_from((u128::from(work) * 1_000).div_ceil(rate.into())).unwrap_or(u64::MAX)
+}
+
+/// The work that is done in a time at a speed in thousandths.
+pub(crate) fn work_done(time: u64, rate: u32) -> u64 {
+    if rate == FULL_LOAD { time } else { (u128::from(time) * u128::from(rate) / 1_000) as u64 }
+}
 
 impl<O: Observer> SimWorld<'_, O> {
     /// Runs to the end.
@@ -328,12 +346,27 @@ impl<O: Observer> SimWorld<'_, O> {
     pub(crate) fn plan_cpu(&mut self, cpu: u32, time: u64) {
         let at = self.now.saturating_add(time);
         let state = &mut self.cpus[cpu as usize];
+        state.work_rate = 0;
         state.generation = state.generation.wrapping_add(1);
         self.queue.plan(at, QueuedEvent::Cpu { cpu, generation: state.generation });
     }
 
+    /// Plans the same behind work outside guests that takes `work` at full speed: the other threads of the core slow it
+    /// down as they do a guest's.
+    pub(crate) fn plan_work(&mut self, cpu: u32, work: u64) {
+        if self.s.host.threads == 1 {
+            return self.plan_cpu(cpu, work);
+        }
+        let state = &self.cpus[cpu as usize];
+        let rate = self.speed_beside(self.cores[state.core as usize].load.saturating_sub(state.load));
+        self.plan_cpu(cpu, time_of(work, rate));
+        let state = &mut self.cpus[cpu as usize];
+        (state.work_rate, state.work_since, state.work_left) = (rate, self.now, work);
+    }
+
     /// The CPU goes on with its task's plan, until something takes time or it has no task.
     pub(crate) fn go_on(&mut self, cpu: u32) {
+        self.cpus[cpu as usize].work_rate = 0;
         if std::mem::take(&mut self.cpus[cpu as usize].polling) {
             let task = self.cpus[cpu as usize].current;
             self.set_task_status(task, StrandStatus::Kernel);
@@ -352,7 +385,7 @@ impl<O: Observer> SimWorld<'_, O> {
                 Some(HostWork::Spend { time: 0, .. }) => {}
                 Some(HostWork::Spend { time, user }) => {
                     self.set_task_status(task, if user { StrandStatus::UserSpace } else { StrandStatus::Kernel });
-                    self.plan_cpu(cpu, time);
+                    self.plan_work(cpu, time);
                     return;
                 }
                 Some(HostWork::Then(Effect::Enter)) => {
@@ -485,8 +518,9 @@ impl<O: Observer> SimWorld<'_, O> {
     }
 
     fn slice_end(&self, cpu: u32) -> u64 {
-        let since = self.tasks[self.cpus[cpu as usize].current as usize].slice_start;
-        since.saturating_add(self.s.host.scheduler.time_slice.0)
+        let state = &self.cpus[cpu as usize];
+        let since = self.tasks[state.current as usize].slice_start;
+        since.saturating_add(self.s.host.scheduler.time_slice.0).saturating_add_signed(-state.early)
     }
 
     fn slice_over(&mut self, cpu: u32) {
@@ -494,7 +528,12 @@ impl<O: Observer> SimWorld<'_, O> {
         if self.cpus[cpu as usize].queue.is_empty() || self.cpus[cpu as usize].current == NONE {
             return;
         }
-        if self.slice_end(cpu) > self.now { self.arm_slice(cpu) } else { self.preempt(cpu) }
+        if self.slice_end(cpu) > self.now {
+            return self.arm_slice(cpu);
+        }
+        let spread = (self.s.host.scheduler.time_slice.0 / SLICE_SPREAD) as i64;
+        self.cpus[cpu as usize].early = self.phases.random_range(-spread..=spread);
+        self.preempt(cpu);
     }
 
     /// Plans the next tick of a busy CPU. Ticks of different CPUs do not coincide.
@@ -590,7 +629,11 @@ impl<O: Observer> SimWorld<'_, O> {
             return FULL_LOAD;
         }
         let load = self.cores[self.cpus[cpu as usize].core as usize].load;
-        let others = load.saturating_sub(self.strands[strand as usize].demand);
+        self.speed_beside(load.saturating_sub(self.strands[strand as usize].demand))
+    }
+
+    /// The speed of a hardware thread beside such a load of the others in its core.
+    fn speed_beside(&self, others: u32) -> u32 {
         let speeds = &self.s.host.smt_speed;
         let with = |others: u32| speeds.get(others as usize).or(speeds.last()).copied().unwrap_or(FULL_LOAD);
         let (below, above) = (with(others / FULL_LOAD), with(others / FULL_LOAD + 1));
@@ -601,7 +644,11 @@ impl<O: Observer> SimWorld<'_, O> {
         let first = self.cores[core as usize].first_cpu;
         for cpu in first..first + self.cpus_per_core {
             let task = self.cpus[cpu as usize].current;
-            if task == NONE || !self.tasks[task as usize].in_guest {
+            if task == NONE {
+                continue;
+            }
+            if !self.tasks[task as usize].in_guest {
+                self.change_work_speed(cpu);
                 continue;
             }
             for task in self.aboard(cpu).collect::<Vec<u32>>() {
@@ -613,6 +660,15 @@ impl<O: Observer> SimWorld<'_, O> {
                     }
                 }
             }
+        }
+    }
+
+    /// The CPU's work outside guests goes on faster or slower.
+    fn change_work_speed(&mut self, cpu: u32) {
+        let state = &self.cpus[cpu as usize];
+        if state.work_rate > 0 {
+            let done = work_done(self.now - state.work_since, state.work_rate);
+            self.plan_work(cpu, state.work_left.saturating_sub(done));
         }
     }
 

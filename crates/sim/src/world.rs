@@ -17,6 +17,7 @@ use exitscope_policy::port_path::{CoalescedRing, DeviceModel, PortRegistration};
 use exitscope_policy::vcore::Vcore;
 use exitscope_policy::yielding::{DiagnoseSupport, OnSpin, PleWindow, SpinLoop};
 use exitscope_scenario::{Arch, Arrival, Program, RegistrationKind, Scenario, SpinWait, VmSpec};
+use rand::Rng;
 use rand_pcg::Pcg64Mcg;
 use std::collections::VecDeque;
 
@@ -74,6 +75,7 @@ pub(crate) struct SimWorld<'s, O> {
     pub(crate) messages: Vec<Message>,
     pub(crate) free_messages: Vec<u32>,
     pub(crate) outside: Pcg64Mcg,
+    pub(crate) phases: Pcg64Mcg,
     pub(crate) sent_at: Vec<Vec<u64>>,
     pub(crate) m: Measures,
     pub(crate) trouble: Option<SimError>,
@@ -111,11 +113,16 @@ impl<'s, O: Observer> SimWorld<'s, O> {
             messages: Vec::new(),
             free_messages: Vec::new(),
             outside: stream(s.seed, u64::from(NONE)),
+            phases: stream(s.seed, u64::from(NONE) + 1),
             sent_at: Vec::new(),
             m: Measures::new(s),
             trouble: None,
             last_on: vec![NONE; (cores * cpus_per_core) as usize],
         };
+        let slice = s.host.scheduler.time_slice.0;
+        for cpu in &mut world.cpus {
+            cpu.early = world.phases.random_range(0..slice.max(1)) as i64;
+        }
         for (spec, vm) in s.vms.iter().enumerate() {
             let flats: Vec<u32> = vm.programs.iter().map(|(_, program)| world.add_flat(program)).collect();
             for _ in 0..vm.copies {
@@ -333,7 +340,7 @@ impl<'s, O: Observer> SimWorld<'s, O> {
 pub(crate) const NEVER: u64 = u64::MAX;
 
 /// The random numbers of one strand: its own, so that nothing that others do changes them.
-fn stream(seed: u64, number: u64) -> Pcg64Mcg {
+pub(crate) fn stream(seed: u64, number: u64) -> Pcg64Mcg {
     let mix = |mut value: u64| {
         value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -164,6 +164,36 @@ fn a_wake_up_of_a_vcpu_that_polls_needs_no_interrupt_and_each_is_counted() {
 }
 
 #[test]
+fn a_poll_in_the_guest_ends_by_the_clock_also_where_the_vcpu_has_no_cpu() {
+    let polled = |neighbour: u64| {
+        // Three short sleeps, after which the governor polls for 200 us; then all polls are in vain.
+        let sleep = |micros| [Op::Sleep(TimeDistribution::Fixed(us(micros))), Op::Count];
+        let mut vm = VmSpec::new("a", 1)
+            .running(vec![Op::Repeat(Some(3), sleep(190).to_vec()), Op::Repeat(None, sleep(3_000).to_vec())]);
+        vm.cpuidle_haltpoll = true;
+        for (name, value) in [("guest_halt_poll_grow_start", 200_000), ("guest_halt_poll_allow_shrink", 0)] {
+            vm.policies.set(name, value).unwrap();
+        }
+        let mut scenario = scenario(1, vm);
+        scenario.costs.tick_period.time = Picos::ZERO;
+        if neighbour > 0 {
+            // It has run less whenever it wakes up, and takes the CPU at once.
+            scenario.host.scheduler.wakeup_granularity = Picos::ZERO;
+            let mut vm = VmSpec { weight: 100_000, ..VmSpec::new("neighbour", 1) }
+                .running(forever(vec![compute(neighbour), Op::Sleep(TimeDistribution::Fixed(us(50)))]));
+            vm.policies.host_halt_poll.halt_poll_ns = exitscope_units::Nanos(0);
+            scenario.vms.push(vm);
+        }
+        let run = outcome(&scenario);
+        assert!(run.guest_polls.tried > 20, "{:?}", run.guest_polls);
+        run.vms[0].time.guest_polling.0 / run.guest_polls.tried
+    };
+    let (alone, beside) = (polled(0), polled(150));
+    assert!((195_000..=205_000).contains(&alone), "{alone}");
+    assert!(beside < alone / 2, "of 200 us by the clock it has the CPU for about a quarter: {beside}");
+}
+
+#[test]
 fn each_tunable_of_the_governor_changes_what_it_decides() {
     let run = |set: &[(&str, u64)]| {
         // Gaps that make the limit grow, and one that makes it shrink.
@@ -413,6 +443,52 @@ fn threads_of_a_core_run_as_fast_as_their_number_lets_them_and_more_than_have_sp
     for busy in [5, 8, 9] {
         assert_eq!(work(busy, &speeds), Err(SimError::TooFewSpeeds { busy: busy.min(8), speeds: 4 }));
     }
+}
+
+/// One core of two hardware threads, each at 62 % beside the other.
+fn one_core_of_two(vm: VmSpec) -> Scenario {
+    let mut scenario = scenario(1, vm);
+    scenario.host.threads = 2;
+    scenario.host.smt_speed = vec![1_000, 620];
+    scenario
+}
+
+#[test]
+fn threads_of_a_core_slow_each_other_in_the_hypervisor_and_in_user_space_as_in_the_guest() {
+    let port = Op::Port { port: 0x80, size: 1, write: true, string: false };
+    for step in [compute(10), Op::Hypercall(1), Op::Cpuid, port] {
+        let work = |vcpus| {
+            let vm = VmSpec::new("a", vcpus).running(forever(vec![step.clone(), Op::Count]));
+            outcome(&one_core_of_two(vm)).vms[0].work.count as f64
+        };
+        let gain = work(2) / work(1);
+        assert!((gain - 1.24).abs() < 0.005, "{step:?}: two threads do {gain} times the work of one");
+    }
+}
+
+#[test]
+fn work_in_the_hypervisor_is_slowed_for_as_long_as_the_sibling_is_busy() {
+    let with = |sibling: Program| {
+        let vm = VmSpec::new("a", 1).running(forever(vec![Op::Hypercall(1), Op::Count]));
+        let mut scenario = one_core_of_two(vm);
+        let mut sibling = VmSpec::new("sibling", 1).running(sibling);
+        sibling.policies.host_halt_poll.halt_poll_ns = exitscope_units::Nanos(0);
+        scenario.vms.push(sibling);
+        // Far longer than an exit, and no multiple of it.
+        scenario.costs.exit.time = us(7);
+        let run = outcome(&scenario);
+        (run.vms[0].work.count as f64, run.vms[1].time.cpu().0 as f64 / 100e6)
+    };
+    let (alone, idle) = with(Vec::new());
+    assert_eq!(idle, 0.0);
+    let (beside, busy) = with(forever(vec![compute(13), Op::Sleep(TimeDistribution::Fixed(us(90)))]));
+    assert!((0.2..0.8).contains(&busy), "{busy}");
+    let expected = 1.0 - 0.38 * busy;
+    assert!(
+        (beside / alone - expected).abs() < 0.03,
+        "{} of {expected} beside one that is busy {busy}",
+        beside / alone
+    );
 }
 
 #[test]

@@ -95,7 +95,7 @@ pub fn write_csv(report: &Report, out: impl Write) -> io::Result<()> {
 pub fn write_metrics_csv(metrics: &[MetricRow], out: impl Write) -> io::Result<()> {
     let mut out = csv::Writer::from_writer(out);
     out.write_record(["metric", "value", "unit"]).map_err(io::Error::from)?;
-    for MetricRow { name, value, unit } in metrics {
+    for MetricRow { name, value, unit, measure: _ } in metrics {
         out.write_record([name.as_str(), &value.to_string(), unit.name()]).map_err(io::Error::from)?;
     }
     out.flush()

@@ -40,6 +40,7 @@ mod lab_page;
 mod mail;
 mod markdown;
 mod mechanisms;
+mod metric_row;
 mod names;
 mod operation_costs;
 mod page;
@@ -57,6 +58,7 @@ mod replay_page;
 mod report;
 mod sections;
 mod sides;
+mod sim_check;
 mod simulated;
 mod simulated_page;
 mod steal_takers;
@@ -70,6 +72,7 @@ mod times;
 mod trial_history;
 mod trial_report;
 mod trial_sensitivity;
+mod uncertainty;
 mod verdict;
 mod verdict_context;
 mod vm_identities;
@@ -113,6 +116,7 @@ pub use lab_page::{lab_comparison_page, lab_page, write_benchstat, write_lab_csv
 pub use mail::mail_text;
 pub use markdown::write_markdown;
 pub use mechanisms::{MECHANISM_COLUMNS, MECHANISMS, MechanismCell, MechanismRow, write_mechanisms};
+pub use metric_row::MetricRow;
 pub use names::{NO_SUBJECT, detail as detail_label, detail_of_kind, plural, rate, share, thousands};
 pub use operation_costs::{OperationChangeRow, OperationComparison, OperationCostsReport, OperationRow};
 pub use page::{
@@ -133,9 +137,9 @@ pub use report::{
     RunStatesRow, SelectionRow, SlowExitRow, SortKey, StayStatsRow, TraceRow, VcpuRow,
 };
 pub use sides::SidesRow;
+pub use sim_check::{CheckedFigure, SimCheck};
 pub use simulated::{
-    CostsRow, LatencyRow, LocksRow, MetricRow, PollsRow, ReasonRow, ScenarioRow, SimReport, SimulatedVm, WorkRow,
-    YieldsRow,
+    CostsRow, LatencyRow, LocksRow, PollsRow, ReasonRow, ScenarioRow, SimReport, SimulatedVm, WorkRow, YieldsRow,
 };
 pub use simulated_page::simulated_page;
 pub use summary::write_summary;
@@ -150,6 +154,10 @@ pub use trial_report::{
     TrialLeftRow, TrialPlanRow, TrialReport, TrialVerdictRow, TriedSettingRow, trial_causes_page, unit_name,
 };
 pub use trial_sensitivity::{DelayLevelRow, SensitivityRow, trial_delays_page};
+pub use uncertainty::{
+    AssumedRuns, AssumptionRow, ConfigurationRuns, GainUncertainty, MovedBy, RunFigures, UncertainFigure,
+    UncertainGain, UncertaintyReport,
+};
 pub use verdict::{BestChangeRow, VerdictRow, VerdictWords};
 pub use vm_identities::VmIdentityRow;
 pub use yields::{PleWindowRow, PreemptedRow, PreemptionRow, QueueRow, TargetRow, YieldRow, YieldRows};

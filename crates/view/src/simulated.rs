@@ -1,9 +1,9 @@
 //! A simulated run as plain data.
 
-use crate::FigureUnit;
-use crate::names::{share, thousands};
-use exitscope_scenario::outcome::{OutcomeUnit, PollCounts, SimDurations, SimOutcome, Work};
-use exitscope_scenario::{Arch, CostModel, CostOrigin, HostSpec, Scenario};
+use crate::metric_row::MetricRow;
+use crate::{SimCheck, UncertaintyReport};
+use exitscope_scenario::outcome::{PollCounts, SimDurations, SimOutcome, VmOutcome, Work};
+use exitscope_scenario::{Arch, CostModel, CostOrigin, HostSpec, Scenario, VmSpec};
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,6 +15,12 @@ pub struct SimReport {
     pub schema: &'static str,
     /// What ran.
     pub scenario: ScenarioRow,
+    /// Whether the scenario is what a recording shows (`--check`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub check: Option<SimCheck>,
+    /// What of the figures hangs on the seed, and on assumed numbers (`--uncertainty`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uncertainty: Option<UncertaintyReport>,
     /// Events that the simulated machine went through, warm-up included.
     pub events: u64,
     /// Every figure by its name, as `exitscope sweep --metric` takes it.
@@ -91,17 +97,6 @@ pub struct CostsRow {
     pub calibrated: usize,
     /// Numbers of the right size only.
     pub assumed: usize,
-}
-
-/// One figure.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct MetricRow {
-    /// Its name, such as `web.exits.halt`.
-    pub name: String,
-    /// Its value, in `unit`.
-    pub value: f64,
-    /// What it is measured in.
-    pub unit: FigureUnit,
 }
 
 /// VMs of one description.
@@ -232,44 +227,21 @@ impl SimReport {
             WorkRow::of(name, latency.total(), latency, time)
         });
         let work = |name: &str, work: &Work| WorkRow::of(name, work.count, &work.latency, time);
-        let vms = outcome.vms.iter().zip(&scenario.vms).map(|(vm, spec)| {
-            let exit = |&(reason, count): &(&'static str, u64)| {
-                let rate_per_s = per_second(count, time);
-                ReasonRow { reason, count, rate_per_s }
-            };
-            let mut reasons: Vec<ReasonRow> = vm.exits.iter().map(exit).collect();
-            reasons.sort_by_key(|row| std::cmp::Reverse(row.count));
-            SimulatedVm {
-                work: work(&vm.name, &vm.work),
-                copies: spec.copies,
-                vcpus: spec.vcpus,
-                locks: !spec.locks.is_empty(),
-                exits: reasons.iter().map(|row| row.count).sum(),
-                reasons,
-                gang_exits: scenario.host.ganged.then_some(vm.gang_exits),
-                gang_exits_by_script: scenario.host.ganged.then_some(vm.gang_exits_by_script),
-                span_ns: time.0 * u64::from(spec.copies) * u64::from(spec.vcpus),
-                guest_ns: vm.time.guest.0,
-                spinning_ns: vm.time.spinning.0,
-                guest_polling_ns: vm.time.guest_polling.0,
-                polling_ns: vm.time.polling.0,
-                kernel_ns: vm.time.kernel.0,
-                user_space_ns: vm.time.user.0,
-                halted_ns: vm.time.halted.0,
-                steal_ns: vm.time.steal.0,
-                user_space_asleep_ns: vm.time.blocked.0,
-            }
-        });
+        let vms = outcome.vms.iter().zip(&scenario.vms);
+        let vms = vms.map(|(vm, spec)| SimulatedVm::of(vm, spec, scenario.host.ganged, time));
         let metric = |metric: exitscope_scenario::outcome::Metric| MetricRow {
             name: metric.name,
             value: metric.value,
             unit: metric.measure.into(),
+            measure: metric.measure,
         };
         let polls = |polls: PollCounts| PollsRow { attempted: polls.tried, successful: polls.paid };
         let (yields, locks) = (outcome.yields, &outcome.locks);
         SimReport {
             schema: SimReport::SCHEMA,
             scenario: row,
+            check: None,
+            uncertainty: None,
             events: outcome.events,
             metrics: outcome.metrics(scenario).into_iter().map(metric).collect(),
             vms: vms.collect(),
@@ -294,6 +266,38 @@ impl SimReport {
             }),
             big_lock_waits: outcome.big_lock_waits,
             emulations: outcome.emulations,
+        }
+    }
+}
+
+impl SimulatedVm {
+    /// Plain data of the VMs of one description.
+    fn of(vm: &VmOutcome, spec: &VmSpec, ganged: bool, time: Nanos) -> SimulatedVm {
+        let exit = |&(reason, count): &(&'static str, u64)| {
+            let rate_per_s = per_second(count, time);
+            ReasonRow { reason, count, rate_per_s }
+        };
+        let mut reasons: Vec<ReasonRow> = vm.exits.iter().map(exit).collect();
+        reasons.sort_by_key(|row| std::cmp::Reverse(row.count));
+        SimulatedVm {
+            work: WorkRow::of(&vm.name, vm.work.count, &vm.work.latency, time),
+            copies: spec.copies,
+            vcpus: spec.vcpus,
+            locks: !spec.locks.is_empty(),
+            exits: reasons.iter().map(|row| row.count).sum(),
+            reasons,
+            gang_exits: ganged.then_some(vm.gang_exits),
+            gang_exits_by_script: ganged.then_some(vm.gang_exits_by_script),
+            span_ns: time.0 * u64::from(spec.copies) * u64::from(spec.vcpus),
+            guest_ns: vm.time.guest.0,
+            spinning_ns: vm.time.spinning.0,
+            guest_polling_ns: vm.time.guest_polling.0,
+            polling_ns: vm.time.polling.0,
+            kernel_ns: vm.time.kernel.0,
+            user_space_ns: vm.time.user.0,
+            halted_ns: vm.time.halted.0,
+            steal_ns: vm.time.steal.0,
+            user_space_asleep_ns: vm.time.blocked.0,
         }
     }
 }
@@ -369,15 +373,4 @@ impl YieldsRow {
 
 fn per_second(count: u64, time: Nanos) -> f64 {
     count as f64 * 1e9 / time.0 as f64
-}
-
-/// A figure for a person.
-pub(crate) fn value_text(value: f64, measure: OutcomeUnit) -> String {
-    match measure {
-        OutcomeUnit::Nanos => Nanos(value.round() as u64).to_string(),
-        OutcomeUnit::Share => share(value),
-        OutcomeUnit::PerSecond if value == 0.0 || value >= 100.0 => format!("{}/s", thousands(value.round() as u64)),
-        OutcomeUnit::PerSecond => format!("{value:.1}/s"),
-        OutcomeUnit::Count => format!("{value:.2}"),
-    }
 }

@@ -3,6 +3,7 @@
 use crate::names::{percent, rate, share, thousands};
 use crate::page::{Page, PageSection, Sentence, Table, column, plain};
 use crate::simulated::{CostsRow, LatencyRow, PollsRow, ScenarioRow, SimReport, SimulatedVm, WorkRow};
+use crate::{SimCheck, UncertaintyReport};
 use exitscope_model::TimePart;
 use exitscope_units::Nanos;
 
@@ -17,7 +18,9 @@ pub fn simulated_page(run: &SimReport) -> Page {
         run.scenario.seed,
         thousands(run.events)
     )));
-    let mut sections = vec![head];
+    let mut sections: Vec<PageSection> = run.check.iter().map(SimCheck::section).collect();
+    sections.push(head);
+    sections.extend(run.uncertainty.as_ref().map(UncertaintyReport::section));
     sections.extend(work(run));
     sections.extend(times(&run.vms));
     sections.extend(exits(&run.vms));

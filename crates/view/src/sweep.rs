@@ -1,9 +1,8 @@
 //! A sweep as plain data: one row for each configuration, with columns to plot.
 
-use crate::FigureUnit;
-use crate::ScenarioRow;
 use crate::headline::Headline;
 use crate::sweep_verdict;
+use crate::{AssumedRuns, FigureUnit, GainUncertainty, ScenarioRow};
 use exitscope_scenario::outcome::{Metric, OutcomeUnit};
 use exitscope_scenario::vary_axis::Axes;
 use exitscope_stats::Estimate;
@@ -32,6 +31,9 @@ pub struct Sweep {
     pub metrics: Vec<SweepMetric>,
     /// The configurations, the first of `vary` changing slowest.
     pub rows: Vec<SweepRow>,
+    /// What of the gains over the first configuration hangs on assumed numbers (`--uncertainty`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uncertainty: Option<GainUncertainty>,
 }
 
 /// A key that was varied.
@@ -139,7 +141,25 @@ impl Sweep {
             vary,
             metrics,
             rows,
+            uncertainty: None,
         }
+    }
+
+    /// Adds what runs with assumed numbers otherwise say of the first figure: an order of which the sign hangs on one of them is doubtful.
+    pub fn add_uncertainty(&mut self, assumed: &AssumedRuns) {
+        let Some(metric) = self.metrics.first() else { return };
+        let mean = |row: &SweepRow| row.estimates.first().copied().flatten().map(|of| of.mean);
+        let first = self.rows.first().and_then(mean).filter(|first| *first != 0.0);
+        let gain = |row: &SweepRow| first.zip(mean(row)).map(|(first, of)| (of / first - 1.0) * 100.0);
+        let gains = self.rows.iter().skip(1).map(|row| (sweep_verdict::settings(&self.vary, row), gain(row)));
+        let uncertainty = GainUncertainty::of(&metric.name, gains.collect(), assumed);
+        for of in &uncertainty.gains {
+            let Some(keys) = of.hangs_on() else { continue };
+            self.verdict.is_doubtful = true;
+            let doubt = format!("whether {} is ahead of the first configuration hangs on {keys}", of.configuration);
+            self.verdict.doubts.push(doubt);
+        }
+        self.uncertainty = Some(uncertainty);
     }
 
     /// The names of the rows' columns.

@@ -1,8 +1,8 @@
 //! How a sweep becomes a page.
 
+use crate::metric_row::value_text;
 use crate::names::thousands;
 use crate::page::{Page, PageSection, Sentence, Table, column, plain};
-use crate::simulated::value_text;
 use crate::simulated_page::scenario_sentences;
 use crate::sweep::{Sweep, SweepMetric, SweepRow};
 use crate::sweep_verdict::settings;
@@ -35,7 +35,9 @@ pub fn sweep_page(sweep: &Sweep) -> Page {
         say_hidden: true,
         ..PageSection::default()
     };
-    Page { sections: vec![sweep.verdict.section(), head, rows] }
+    let first = sweep.rows.first().map_or(String::new(), |row| settings(&sweep.vary, row));
+    let uncertainty = sweep.uncertainty.as_ref().map(|of| of.section(&first));
+    Page { sections: [sweep.verdict.section(), head, rows].into_iter().chain(uncertainty).collect() }
 }
 
 /// `5 configurations, 5 runs each with the seeds 1 to 5, 1.00s measured after 100ms of warm-up`.

@@ -1,8 +1,8 @@
 //! Which configuration of a sweep is best, if any is: only where no other interval meets its own.
 
 use crate::headline::Headline;
+use crate::metric_row::value_text;
 use crate::names::{plural, thousands};
-use crate::simulated::value_text;
 use crate::sweep::{AxisRow, SweepMetric, SweepRow};
 use exitscope_stats::Estimate;
 

@@ -5,7 +5,8 @@ use super::rows::{
     MAX_TEXT, MAX_VCPUS, MODEL, PROGRAM, REGISTER, REGISTERS, SCENARIO, SCHEDULER, SMT_SPEED, SPIN, STEPS, ScenarioKey,
     THREAD, VM,
 };
-use crate::{CostModel, LIBRARY};
+use crate::assumptions::assumed_beside_costs;
+use crate::{AssumedRange, CostModel, LIBRARY};
 use exitscope_policy::POLICIES;
 use exitscope_units::Nanos;
 use std::fmt::Write;
@@ -132,11 +133,23 @@ fn costs(page: &mut String) {
     table(page, MODEL);
     page.push_str("\n### `smt_speed` of a cost model\n\n");
     table(page, SMT_SPEED);
-    page.push_str("\n### Costs\n\n| cost | default | |\n| --- | ---: | --- |\n");
+    page.push_str(
+        "\n### Costs\n\nA cost whose origin is `assumed` may as well be anything between the ends that are given here; one that differs \
+         from the default, as much of itself. `sim --uncertainty` and `sweep --uncertainty` try them.\n\n\
+         | cost | default | may as well be | because | |\n| --- | ---: | --- | --- | --- |\n",
+    );
     let model = CostModel::default();
     for (name, about) in CostModel::ROWS {
         let time = model.get(name).map_or(0, |cost| cost.time.as_nanos());
-        let _ = writeln!(page, "| `{name}` | {} | {} |", Nanos(time), about.trim());
+        let range =
+            CostModel::range(name).filter(|_| time > 0).unwrap_or(AssumedRange { low: 1.0, high: 1.0, source: "-" });
+        let ends = [range.low, range.high].map(|of| Nanos((time as f64 * of).round() as u64));
+        let ends = if range.low < range.high { format!("{} to {}", ends[0], ends[1]) } else { "-".to_string() };
+        let _ = writeln!(page, "| `{name}` | {} | {ends} | {} | {} |", Nanos(time), range.source, about.trim());
+    }
+    page.push_str("\nThe same of the scheduler, and of the threads of a core:\n\n| key | may as well be | because |\n| --- | --- | --- |\n");
+    for (key, ends, why) in assumed_beside_costs() {
+        let _ = writeln!(page, "| `{key}` | {ends} | {why} |");
     }
 }
 
