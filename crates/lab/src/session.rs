@@ -150,11 +150,12 @@ const RETRIES: u32 = 5;
 #[cfg(test)]
 mod tests {
     /// Experiments, and what measures or keeps threads beside what all have.
-    const EXPERIMENTS: [(&str, &str); 9] = [
+    const EXPERIMENTS: [(&str, &str); 10] = [
         ("delay", include_str!("delay.rs")),
         ("exits", include_str!("exits.rs")),
         ("gang", include_str!("gang.rs")),
         ("haltpoll", include_str!("haltpoll.rs")),
+        ("run --delay others", include_str!("others.rs")),
         ("pio", include_str!("pio.rs")),
         ("run", include_str!("run.rs")),
         ("tracer", include_str!("tracer.rs")),
