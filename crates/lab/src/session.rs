@@ -80,6 +80,12 @@ impl<'a> LabSession<'a> {
         self.gauge.as_ref().map_or(ComputeSpeed::UNKNOWN, ComputeGauge::now)
     }
 
+    /// Measures the speed again, which also computes as long as whoever begins a session.
+    pub(crate) fn measure_speed(&mut self) -> Result<(), LabError> {
+        let machine = self.machine;
+        self.gauge.as_mut().map_or(Ok(()), |gauge| gauge.again(machine))
+    }
+
     /// What `turn` gives with compute steps set by the speed that it is told. One whose programs cannot have done as much as they
     /// did, with steps as long as they should be, is done again with the speed corrected; if none of several can, that is an error.
     pub fn possible<T>(
