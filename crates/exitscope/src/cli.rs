@@ -1174,9 +1174,21 @@ pub struct LabImportArgs {
 pub struct LabRunArgs {
     #[command(flatten)]
     pub scenario: ScenarioArgs,
-    /// How long to run it [default: the scenario's duration]
+    /// How long to run it; with --delay, each time: once more than --repeat for each kind of exit, and as often without delays
+    /// [default: the scenario's duration]
     #[arg(long, value_name = "LENGTH", value_parser = parse_length)]
     pub duration: Option<Nanos>,
+    /// Find what the guests would win if exits of a kind were cheaper, for each kind that goes to user space: each time that a vCPU
+    /// makes one, all other vCPUs are delayed instead, and the delays are taken off the time (causal profiling)
+    #[arg(long, value_enum, value_name = "WHICH", group = "turns", conflicts_with_all = ["trace", "retries"])]
+    pub delay: Option<LabRunDelay>,
+    /// With --delay, how much cheaper an exit of the kind is to be, like 5us
+    #[arg(long, value_name = "LENGTH", default_value = "5us", requires = "delay", value_parser = parse_length)]
+    pub by: Nanos,
+    /// With --delay, rounds, in which all kinds take turns; with --against, runs with each setting, and as many without. Intervals
+    /// cover the variation from round to round
+    #[arg(long, value_name = "N", default_value_t = 10, requires = "turns", value_parser = clap::value_parser!(u32).range(2..=100_000))]
+    pub repeat: u32,
     /// Write its exits as a perf.data file, which report, diff and perf read; an existing file is kept as FILE.old
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
@@ -1189,12 +1201,8 @@ pub struct LabRunArgs {
     pub retries: u32,
     /// Score what this file of `sim --predictions` predicts of this scenario: it runs in turns as it is and with each setting, and the
     /// scores are added to the file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["trace", "html"])]
+    #[arg(long, value_name = "FILE", group = "turns", conflicts_with_all = ["trace", "html"])]
     pub against: Option<PathBuf>,
-    /// With --against: so many runs with each setting, and as many without
-    #[arg(long, value_name = "N", default_value_t = 5, requires = "against",
-          value_parser = clap::value_parser!(u32).range(2..=1000))]
-    pub repeat: u32,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: LabRunFormat,
@@ -1219,6 +1227,12 @@ pub enum PredictionsFormat {
     Text,
     /// One object; `exitscope docs predictions-schema` describes it
     Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LabRunDelay {
+    /// All vCPUs but the one that makes the exit
+    Others,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

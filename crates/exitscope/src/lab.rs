@@ -1,7 +1,8 @@
 //! `exitscope lab`: experiments on real KVM guests.
 
 use crate::cli::{
-    LabArgs, LabCommand, LabFormat, LabGuestsArgs, LabGuestsProgram, LabImportArgs, LabRunArgs, LabRunFormat,
+    LabArgs, LabCommand, LabFormat, LabGuestsArgs, LabGuestsProgram, LabImportArgs, LabRunArgs, LabRunDelay,
+    LabRunFormat,
 };
 use crate::host::LiveHost;
 use crate::output_file::{can_write, replace};
@@ -14,7 +15,7 @@ use exitscope_lab::hidden;
 use exitscope_lab::measure::MeasurePlan;
 use exitscope_lab::run::RunOptions;
 use exitscope_lab::running_guests::{GuestProgram, GuestsPlan, RunningGuests};
-use exitscope_lab::{LabError, LabMachine, delay, exits, gang, haltpoll, pio, tracer, vmexit, yielding};
+use exitscope_lab::{LabError, LabMachine, delay, exits, gang, haltpoll, others, pio, tracer, vmexit, yielding};
 use exitscope_model::Event;
 use exitscope_page::{ResultPage, write_result_page};
 use exitscope_pipeline::{ExitTracer, write_events};
@@ -33,7 +34,10 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ("exits", "what an exit costs, by its cause and its handler; also registers, locks and numbers of devices"),
     ("delay", "how throughput falls when every exit takes 0 to 30,000 ns longer"),
     ("tracer", "what tracing adds to an exit: KVM's tracepoints, and the tracers of functions"),
-    ("run", "a scenario's programs on real guests, as far as that can be done"),
+    (
+        "run",
+        "a scenario's programs on real guests, as far as that can be done; with --delay others, what cheaper exits would win",
+    ),
     (
         "pio",
         "what a port access costs, by its way: emulated or decoded from the exit, a device thread or in place, \
@@ -97,6 +101,19 @@ fn tell_progress(over: u64, all: u64) {
     BAR.set_position(over);
 }
 
+/// Who is told how far an experiment is: a terminal.
+fn progress() -> Option<fn(u64, u64)> {
+    std::io::stderr().is_terminal().then_some(tell_progress)
+}
+
+/// What an experiment gave, without the bar that it drew.
+fn bar_cleared<T>(plan: &MeasurePlan, found: T) -> T {
+    if plan.progress.is_some() {
+        BAR.finish_and_clear();
+    }
+    found
+}
+
 /// An experiment that needs no more than a machine and a plan.
 type Experiment = fn(&LabMachine, &MeasurePlan, bool) -> Result<(Findings, Vec<Event>), LabError>;
 
@@ -128,13 +145,9 @@ fn experiment(
         rounds: args.repeat,
         duration: Duration::from_nanos(args.duration.0),
         pin: !args.no_pin,
-        progress: std::io::stderr().is_terminal().then_some(tell_progress),
+        progress: progress(),
     };
-    let found = run(&machine, &plan, args.trace.is_some());
-    if plan.progress.is_some() {
-        BAR.finish_and_clear();
-    }
-    let (mut findings, events) = found?;
+    let (mut findings, events) = bar_cleared(&plan, run(&machine, &plan, args.trace.is_some()))?;
     findings.executed = machine.executed.rows();
     if let Some(path) = &args.trace {
         write_trace(path, &events)?;
@@ -200,7 +213,19 @@ fn run_scenario(args: &LabRunArgs, out: &mut dyn Write) -> anyhow::Result<Outcom
     catch_signals()?;
     let machine = LabMachine::new()?;
     args.trace.as_deref().into_iter().chain(args.html.as_deref()).try_for_each(can_write)?;
-    let (mut findings, events) = exitscope_lab::run::run(&machine, &scenario, options)?;
+    let (mut findings, events) = match args.delay {
+        None => exitscope_lab::run::run(&machine, &scenario, options)?,
+        Some(LabRunDelay::Others) => {
+            let turn = args.duration.map_or(scenario.duration.as_nanos(), |length| length.0);
+            let plan = MeasurePlan {
+                rounds: args.repeat,
+                duration: Duration::from_nanos(turn) * args.repeat,
+                pin: !args.no_pin,
+                progress: progress(),
+            };
+            (bar_cleared(&plan, others::run(&machine, &scenario, &plan, args.by))?, Vec::new())
+        }
+    };
     findings.executed = machine.executed.rows();
     if let Some(path) = &args.trace {
         write_trace(path, &events)?;

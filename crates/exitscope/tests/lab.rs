@@ -598,3 +598,73 @@ fn settings_of_the_host_are_no_guests_to_play_with() {
     assert!(without_kvm || stderr(&refused).contains("is the root of a host"), "{}", stderr(&refused));
     assert_eq!(refused.status.code(), Some(2));
 }
+
+#[test]
+fn what_cheaper_exits_would_win_is_told_by_delaying_all_other_vcpus() {
+    let _machine = or_skip!(machine());
+    or_skip!(need(allowed_cpus().len() >= 2, Part::TwoCpus, "a vCPU that is delayed needs a CPU of its own"));
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("in-turn.toml");
+    let text = r#"
+name = "in-turn"
+[host]
+arch = "svm"
+cores = 2
+[[channel]]
+name = "there"
+doorbell = "memory"
+[[channel]]
+name = "back"
+doorbell = "memory"
+[[vm]]
+name = "pair"
+vcpus = 2
+[[vm.program]]
+vcpus = [0]
+steps = [{ forever = [{ port_in = 0x70 }, { send = "there" }, { receive = "back" }, "count"] }]
+[[vm.program]]
+vcpus = [1]
+steps = [{ forever = [{ receive = "there" }, { mmio_write = 0xfed00000 }, { send = "back" }] }]
+"#;
+    std::fs::write(&scenario, text).unwrap();
+    let run = |more: &[&str]| {
+        exitscope().args(["lab", "run"]).arg(&scenario).args(["--delay", "others", "--repeat", "2"]).args(more).output()
+    };
+    let saved = run(&["--duration", "200ms", "--by", "2us", "--format", "json"]).unwrap();
+    let found = json(&saved);
+    check_json("lab", [&found]);
+    is_set_up_as_all_others(&found, 2);
+    assert_eq!(found["experiment"], "run --delay others");
+    let [table] = &found["tables"].as_array().unwrap()[..] else { panic!("{found}") };
+    let rows = table["rows"].as_array().unwrap();
+    let labels: Vec<_> = rows.iter().map(|row| row["labels"][0].as_str().unwrap()).collect();
+    // Who was not halted needs no wake-up: of these there may be none.
+    assert_eq!(&labels[..3], ["as it is", "port read", "MMIO write"], "{labels:?}");
+    assert!(labels[3..].iter().all(|label| ["halt", "wake-up"].contains(label)), "{labels:?}");
+    assert!(rows.iter().all(|row| row["labels"][1] == "pair"), "{rows:?}");
+    let said = found["summary"].to_string() + &found["verdict"].to_string();
+    assert!(said.contains("What pair would do if each port read were 2.00us cheaper: "), "{said}");
+    // Like any other run, it is shown again, and benchstat reads it.
+    let path = folder.path().join("run.json");
+    std::fs::write(&path, saved.stdout).unwrap();
+    let lines = stdout(&exitscope().args(["lab", "show"]).arg(&path).args(["--format", "benchstat"]).output().unwrap());
+    // What is not measurable, as the machine is too busy, has no lines.
+    let measured = rows.iter().any(|row| row["unavailable"].is_null());
+    assert_eq!(lines.contains("BenchmarkRun___delay_others/"), measured, "{lines}");
+    assert!(lines.lines().all(|line| !line.starts_with("Benchmark") || !line.split(' ').next().unwrap().contains('-')));
+    // Flags that go with it alone, and what does not go with it.
+    for (more, why) in [
+        (&["--trace", "out"][..], "cannot be used with"),
+        (&["--retries", "3"], "cannot be used with"),
+        (&["--by", "0us"], "a length of zero"),
+        (&["--by", "1h", "--duration", "200ms"], "less than no time: give a shorter --by"),
+        (&["--set", "vm.pair.copies=40"], "80 vCPUs share"),
+        (&["--set", "vm.pair.cpuidle_haltpoll=true"], "poll before they halt"),
+    ] {
+        let output = run(more).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{more:?}");
+        assert!(stderr(&output).contains(why), "{more:?}: {}", stderr(&output));
+    }
+    let alone = exitscope().args(["lab", "run"]).arg(&scenario).args(["--by", "2us"]).output().unwrap();
+    assert!(stderr(&alone).contains("--delay <WHICH>"), "{}", stderr(&alone));
+}

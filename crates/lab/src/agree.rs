@@ -126,6 +126,8 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan) -> Result<(Vec<Agreement>, 
         let pair = &mut pairs[at];
         let run_first = round.is_some_and(|round| round % 2 == 1);
         let before = if run_first { Some(by_run(machine, plan, pair)?) } else { None };
+        // As `lab run` does before its turn, by which the threads of a turn may get less of a busy CPU (docs/lab-agreement.md).
+        session.measure_speed()?;
         let own = (pair.own)(session)?;
         let run = match before {
             Some(run) => run,

@@ -21,9 +21,10 @@ use crate::load_generator::{ClientResults, LoadGenerator};
 use crate::machine::probe;
 use crate::measure::MeasurePlan;
 use crate::placement::{Placement, cpus_in_words};
-use crate::run_loop::{Setup, VcpuRun, parkers, serve_into};
+use crate::run_loop::{ChangedExits, Setup, VcpuRun, parkers, serve_into};
 use crate::session::LabSession;
 use crate::thread_use::ThreadUse;
+use crate::virtual_speedup::VirtualSpeedup;
 use crate::{
     GuestMemory, IoAddress, LabError, LabMachine, LabVcpu, LabVm, Payload, Span, VmConfig, Watch, step, ticks,
 };
@@ -65,8 +66,21 @@ pub struct RunOptions {
     pub retries: u32,
 }
 
+/// How the guests of a scenario are run once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScenarioTurn<'a> {
+    /// What compute steps are set by.
+    pub(crate) speed: ComputeSpeed,
+    /// When the programs are told to stop.
+    pub(crate) length: Duration,
+    /// Whether events are kept.
+    pub(crate) keep_events: bool,
+    /// Which exits are not as long as they are.
+    pub(crate) changed: ChangedExits<'a>,
+}
+
 /// What one run of a scenario gave.
-struct ScenarioRun {
+pub(crate) struct ScenarioRun {
     guests: Vec<Guest>,
     /// vCPUs of all guests.
     number: u32,
@@ -75,9 +89,30 @@ struct ScenarioRun {
     /// What clients saw, by load.
     seen: Vec<ClientResults>,
     /// Until the programs were told to stop, or were over.
-    span: Span,
+    pub(crate) span: Span,
     /// What each guest had counted at that moment.
     counted: Vec<u64>,
+    /// Ticks that a [`VirtualSpeedup`] had inserted at that moment.
+    pub(crate) inserted: u64,
+}
+
+impl ScenarioRun {
+    /// What each vCPU's thread gave.
+    pub(crate) fn vcpus(&self) -> impl Iterator<Item = &VcpuRun> {
+        self.served.iter().map(|(run, _)| run)
+    }
+
+    /// The part of the time in which the vCPU that lacked a CPU for longest could run and had none, 0 to 1.
+    pub(crate) fn lacked(&self) -> f64 {
+        let waited = self.served.iter().map(|(_, thread)| thread.waited).max().unwrap_or_default();
+        waited.as_secs_f64() / self.span.seconds()
+    }
+
+    /// What all guests of a VM had counted when their programs were told to stop.
+    pub(crate) fn counted_by(&self, spec: usize) -> u64 {
+        let own = self.guests.iter().zip(&self.counted).filter(|(guest, _)| guest.spec == spec);
+        own.map(|(_, counted)| counted).sum()
+    }
 }
 
 /// Runs a scenario. With [`RunOptions::events`], its events come with it.
@@ -88,7 +123,10 @@ pub fn run(machine: &LabMachine, scenario: &Scenario, options: RunOptions) -> Re
     let mut session = LabSession::new(machine, &plan, true)?.with_retries(options.retries);
     let sample = sample_cost(machine)?;
     let (mut run, slower) = session.settled(|session| {
-        session.possible(&scenario.name, |speed| one_run(machine, scenario, &placement, speed, length, options.events))
+        session.possible(&scenario.name, |speed| {
+            let (keep_events, changed) = (options.events, ChangedExits::default());
+            one_run(machine, scenario, &placement, &ScenarioTurn { speed, length, keep_events, changed })
+        })
     })?;
     let mut findings =
         session.findings("run", "A scenario's programs on real guests: counts are exact, times are this machine's")?;
@@ -117,16 +155,14 @@ pub fn run(machine: &LabMachine, scenario: &Scenario, options: RunOptions) -> Re
     Ok((findings, Events::merge(events)))
 }
 
-/// Makes the guests, with compute steps set by `speed`, and runs them.
-fn one_run(
+/// Makes the guests and runs them.
+pub(crate) fn one_run(
     machine: &LabMachine,
     scenario: &Scenario,
     placement: &Placement,
-    speed: ComputeSpeed,
-    length: Duration,
-    keep_events: bool,
+    turn: &ScenarioTurn,
 ) -> Result<(ScenarioRun, Computed), LabError> {
-    let (guests, number) = all_guests(machine, scenario, speed)?;
+    let (guests, number) = all_guests(machine, scenario, turn.speed)?;
     let mut run = ScenarioRun {
         guests,
         number,
@@ -134,8 +170,9 @@ fn one_run(
         seen: Vec::new(),
         span: Span::default(),
         counted: Vec::new(),
+        inserted: 0,
     };
-    play(machine, scenario, &mut run, placement, length, keep_events)?;
+    play(machine, scenario, &mut run, placement, turn)?;
     let chains = run.guests.iter().map(|guest| guest.payload.chain(0..scenario.vms[guest.spec].vcpus));
     let computed = Computed { chain: chains.max().unwrap_or(0), span: run.span };
     Ok((run, computed))
@@ -150,7 +187,7 @@ fn sample_cost(machine: &LabMachine) -> Result<u64, LabError> {
 }
 
 /// The vCPUs of a VM that have a program.
-fn running(spec: &VmSpec) -> impl Iterator<Item = (u32, &Program)> {
+pub(crate) fn running(spec: &VmSpec) -> impl Iterator<Item = (u32, &Program)> {
     let of = |vcpu| spec.programs.iter().find(|(vcpus, _)| vcpus.contains(&vcpu)).map(|(_, program)| (vcpu, program));
     (0..spec.vcpus).filter_map(of)
 }
@@ -174,7 +211,7 @@ fn all_guests(machine: &LabMachine, scenario: &Scenario, speed: ComputeSpeed) ->
 }
 
 /// Where the vCPUs are kept. Of ganged threads, the CPUs of a scenario are whole cores, which the lab has none of.
-fn place(machine: &LabMachine, scenario: &Scenario, pin: bool) -> Placement {
+pub(crate) fn place(machine: &LabMachine, scenario: &Scenario, pin: bool) -> Placement {
     let vcpus_of = |spec: &VmSpec| running(spec).map(|(vcpu, _)| vcpu).collect();
     Placement::of_vms(machine.places(), &scenario.vms, vcpus_of, pin && !scenario.host.ganged)
 }
@@ -336,12 +373,11 @@ fn play(
     scenario: &Scenario,
     run: &mut ScenarioRun,
     placement: &Placement,
-    length: Duration,
-    keep_events: bool,
+    turn: &ScenarioTurn,
 ) -> Result<(), LabError> {
     let parkers = parkers(run.number);
     let (disks, first_disk) = disks_of(scenario, &run.guests);
-    let watch = Watch::new(length + HANG_GRACE);
+    let watch = Watch::new(turn.length + HANG_GRACE);
     let began = ticks();
     let mut parts = Vec::new();
     for guest in run.guests.iter_mut() {
@@ -349,8 +385,9 @@ fn play(
         parts.push((*spec, vcpus, &*payload, &*devices, thread.as_ref()));
     }
     let payloads: Vec<(&Payload, u32)> = parts.iter().map(|part| (part.2, scenario.vms[part.0].vcpus)).collect();
-    let moment = || (ticks(), payloads.iter().map(|(payload, vcpus)| payload.counted(0..*vcpus)).collect());
-    let stopped: OnceLock<(u64, Vec<u64>)> = OnceLock::new();
+    let inserted = || turn.changed.cheaper.map_or(0, VirtualSpeedup::inserted);
+    let moment = || (ticks(), payloads.iter().map(|(payload, vcpus)| payload.counted(0..*vcpus)).collect(), inserted());
+    let stopped: OnceLock<(u64, Vec<u64>, u64)> = OnceLock::new();
     let (mut world, handler) = LoadGenerator::new(scenario, payloads[0].0, &parkers, disks, first_disk);
     let setups: Vec<Setup> = parts
         .iter()
@@ -358,7 +395,8 @@ fn play(
             devices,
             thread: *thread,
             outside: Some(&handler),
-            events: keep_events,
+            events: turn.keep_events,
+            changed: turn.changed,
             ..setup_of(machine, scenario, &scenario.vms[*spec], &parkers)
         })
         .collect();
@@ -377,15 +415,15 @@ fn play(
             let watch = &watch;
             scope.spawn(move || thread.serve(devices, watch));
         }
-        let outside = scope.spawn(|| world.play(&watch, length, || drop(stopped.set(moment()))));
+        let outside = scope.spawn(|| world.play(&watch, turn.length, || drop(stopped.set(moment()))));
         let served = watch.run_jobs(&kicks, jobs);
         watch.stop();
         drop(outside.join());
         served
     })?;
     run.seen.append(&mut world.seen);
-    let (end, counted) = stopped.into_inner().unwrap_or_else(moment);
-    (run.span, run.counted) = (machine.span(began, end), counted);
+    let (end, counted, inserted) = stopped.into_inner().unwrap_or_else(moment);
+    (run.span, run.counted, run.inserted) = (machine.span(began, end), counted, inserted);
     Ok(())
 }
 
@@ -424,7 +462,7 @@ fn serve_on(
 }
 
 /// What a real run cannot be as the scenario has it.
-fn differences(machine: &LabMachine, scenario: &Scenario) -> Vec<String> {
+pub(crate) fn differences(machine: &LabMachine, scenario: &Scenario) -> Vec<String> {
     let mut said = Vec::new();
     let host = &scenario.host;
     let cpus = host.cpus(scenario.policies.vcore.subcores_per_core) as usize;
@@ -504,8 +542,7 @@ fn work(machine: &LabMachine, scenario: &Scenario, run: &ScenarioRun, sample: u6
             }
         }
         // What comes after the programs are told to stop is in no rate.
-        let own = guests.iter().zip(&run.counted).filter(|(guest, _)| guest.spec == at);
-        let in_time = own.map(|(_, counted)| counted).sum();
+        let in_time = run.counted_by(at);
         let mut figures = vec![
             FindingFigure::plain("done", Unit::Count, done as f64),
             FindingFigure::plain("rate", Unit::PerSecond, run.span.rate(in_time)),

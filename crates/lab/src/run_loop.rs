@@ -1,16 +1,17 @@
 //! The run loop of one vCPU: runs the guest, answers what comes out, accounts for it, until its program ends.
 //!
 //! ```text
-//! KVM_RUN ─► exit ─┬─ access ─► registers ─► lock ─► device, here or on its thread ─┬─► delay ─► account ─► KVM_RUN
-//!                  ├─ HALT, SLEEP ─► the vCPU's parker ─────────────────────────────┤
-//!                  ├─ WAKE ─► another's parker ─────────────────────────────────────┤
-//!                  └─ DONE ─► the end
+//! KVM_RUN ─► exit ─► owed delay ─┬─ access ─► registers ─► lock ─► device, here or on its thread ─┬─► delay ─► account ─► KVM_RUN
+//!                                ├─ HALT, SLEEP ─► the vCPU's parker ─────────────────────────────┤
+//!                                ├─ WAKE ─► another's parker ─────────────────────────────────────┤
+//!                                └─ DONE ─► the end
 //! ```
 
 use crate::abi::{VcpuPage, bell};
 use crate::device_model::{Device, DeviceThread};
 use crate::events::Events;
 use crate::exit_account::{ExitAccount, LabExitReason, LabHandler};
+use crate::virtual_speedup::{OwedDelay, VirtualSpeedup};
 use crate::{IoAddress, KvmExit, LabError, LabMachine, LabVcpu, LabVm, Parker, Watch, abi, boot, next_exit, ticks};
 use exitscope_policy::exit_path::{DeviceLock, RegisterSync};
 use exitscope_policy::host_halt_poll::{self, HostHaltPoll, PollOwner, PollPermission};
@@ -35,6 +36,8 @@ pub struct Setup<'a> {
     pub delay_ns: u64,
     /// Only every second exit of a vCPU does, not the first.
     pub delay_alternates: bool,
+    /// Which exits are longer, or as if they were shorter, than those of other kinds.
+    pub changed: ChangedExits<'a>,
     /// Where each vCPU waits when it halts, by its number.
     pub parkers: &'a [Parker],
     /// KVM collects writes in a ring, which is emptied at every exit of vCPU 0.
@@ -62,6 +65,7 @@ impl<'a> Setup<'a> {
             registers: None,
             delay_ns: 0,
             delay_alternates: false,
+            changed: ChangedExits::default(),
             parkers,
             coalesces: false,
             halts_in: None,
@@ -71,6 +75,15 @@ impl<'a> Setup<'a> {
             big_lock: Mutex::default(),
         }
     }
+}
+
+/// What is different of one kind of exit, on purpose.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ChangedExits<'a> {
+    /// Those of one kind are as if they were cheaper.
+    pub cheaper: Option<&'a VirtualSpeedup>,
+    /// Those of this kind take so many nanoseconds longer.
+    pub longer: Option<(LabExitReason, u64)>,
 }
 
 /// Who takes what vCPUs send outside.
@@ -94,6 +107,8 @@ pub struct VcpuRun {
     pub polls: [u64; 2],
     /// The exit, in no account, that was being answered when the run was ended.
     pub cut_off: Option<LabExitReason>,
+    /// Ticks of a [`VirtualSpeedup`]'s delays that it had not taken when its run was over.
+    pub owed: u64,
 }
 
 /// Runs a vCPU until its program is over.
@@ -106,94 +121,165 @@ pub fn serve(vcpu: &mut LabVcpu, setup: &Setup, watch: &Watch) -> Result<VcpuRun
 /// The same, with what was counted kept even if the run ends before the program.
 pub fn serve_into(vcpu: &mut LabVcpu, setup: &Setup, watch: &Watch, served: &mut VcpuRun) -> Result<(), LabError> {
     let clock = TickClock::new(setup.machine);
-    let delay = setup.machine.ticks_in(setup.delay_ns);
-    let mut answer = 0;
-    let mut delayed = !setup.delay_alternates;
-    let mut poll = HostHaltPoll::new(PollOwner::Vcpu);
+    let owed = OwedDelay::new(setup.changed.cheaper, vcpu.number());
     vcpu.share_registers(setup.registers == Some(RegisterSync::Page));
-    loop {
-        if setup.events {
-            served.events.enter(vcpu, clock.ns(ticks()), answer);
-        }
-        let exit = next_exit(vcpu, watch)?;
-        let begin = ticks();
-        served.cut_off = Some(LabExitReason::of(&exit));
-        if setup.events {
-            served.events.exit(vcpu, clock.ns(begin), &exit);
-        }
-        if setup.coalesces && vcpu.index() == 0 {
-            served.coalesced += vcpu.drain()?;
-        }
-        let mut handler = LabHandler::Doorbell;
-        answer = 0;
-        match exit {
-            KvmExit::Bell { bell: bell::DONE, .. } => {
-                served.cut_off = None;
-                return Ok(());
+    let mut serving = Serving { setup, watch, clock, poll: HostHaltPoll::new(PollOwner::Vcpu), owed };
+    let result = serving.until_done(vcpu, served);
+    served.owed = serving.owed.owes();
+    result
+}
+
+/// A vCPU that is served.
+struct Serving<'a> {
+    setup: &'a Setup<'a>,
+    watch: &'a Watch,
+    clock: TickClock,
+    poll: HostHaltPoll,
+    owed: OwedDelay<'a>,
+}
+
+impl Serving<'_> {
+    fn until_done(&mut self, vcpu: &mut LabVcpu, served: &mut VcpuRun) -> Result<(), LabError> {
+        let (setup, watch) = (self.setup, self.watch);
+        let delay = setup.machine.ticks_in(setup.delay_ns);
+        let longer = setup.changed.longer.map(|(reason, ns)| (reason, setup.machine.ticks_in(ns)));
+        let mut answer = 0;
+        let mut delayed = !setup.delay_alternates;
+        loop {
+            if setup.events {
+                served.events.enter(vcpu, self.clock.ns(ticks()), answer);
             }
-            KvmExit::Bell { bell: bell::PANIC, value } => {
+            let exit = next_exit(vcpu, watch)?;
+            wait(self.owed.take(), watch);
+            let begin = ticks();
+            let reason = LabExitReason::of(&exit);
+            served.cut_off = Some(reason);
+            if setup.events {
+                served.events.exit(vcpu, self.clock.ns(begin), &exit);
+            }
+            if setup.coalesces && vcpu.index() == 0 {
+                served.coalesced += vcpu.drain()?;
+            }
+            let mut handler = LabHandler::Doorbell;
+            answer = 0;
+            match exit {
+                KvmExit::Bell { bell: bell::DONE, .. } => {
+                    served.cut_off = None;
+                    return Ok(());
+                }
+                KvmExit::Bell { bell, value } => answer = self.bell(vcpu, bell, value, begin, &mut served.polls)?,
+                KvmExit::Halt => self.halt(vcpu, begin, &mut served.polls)?,
+                KvmExit::Kicked => {}
+                KvmExit::PortIn { port, .. } => {
+                    (handler, answer) = access(vcpu, setup, watch, IoAddress::Port(port), false, begin)?
+                }
+                KvmExit::PortOut { port, .. } => {
+                    (handler, _) = access(vcpu, setup, watch, IoAddress::Port(port), true, begin)?
+                }
+                KvmExit::MmioRead { address, .. } => {
+                    (handler, answer) = access(vcpu, setup, watch, IoAddress::Address(address), false, begin)?;
+                }
+                KvmExit::MmioWrite { address, .. } => {
+                    (handler, _) = access(vcpu, setup, watch, IoAddress::Address(address), true, begin)?;
+                }
+                KvmExit::Msr { .. } => handler = LabHandler::Inline,
+            }
+            vcpu.answer(answer);
+            longer.filter(|longer| longer.0 == reason).inspect(|longer| wait(longer.1, watch));
+            // An exit that is not delayed looks at the clock as well, and nothing hints that this spins: both would take longer than
+            // the shortest delays, which end with the first look that is late enough.
+            let answered = ticks();
+            if delayed {
+                while ticks().wrapping_sub(answered) < delay {}
+            }
+            delayed = !(delayed && setup.delay_alternates);
+            self.owed.has_made(reason);
+            served.account.record(reason, handler, self.clock.length(ticks() - begin));
+            served.cut_off = None;
+        }
+    }
+
+    /// Does what a doorbell that ends no program asks for. What the guest reads from it.
+    fn bell(
+        &mut self,
+        vcpu: &mut LabVcpu,
+        bell: u16,
+        value: u32,
+        begin: u64,
+        polls: &mut [u64; 2],
+    ) -> Result<u64, LabError> {
+        let setup = self.setup;
+        match bell {
+            bell::PANIC => {
                 return Err(LabError::Crash(format!("vCPU {}: its payload gave up ({value})", vcpu.index())));
             }
-            KvmExit::Bell { bell: bell::HALT, .. } if setup.halts_in.is_some() => vcpu.halt_in_kernel()?,
-            KvmExit::Bell { bell: bell::HALT, .. } | KvmExit::Halt => {
-                if !poll_for_wake(vcpu, setup, watch, &clock, &mut poll, &mut served.polls) {
-                    park(vcpu, setup, watch, None)?;
-                }
-                if let Some(params) = &setup.halt_poll {
-                    poll.finish(params, &PollPermission::default(), Nanos(clock.length(ticks() - begin)), true);
-                }
-            }
-            KvmExit::Bell { bell: bell::SLEEP, .. } => {
+            bell::HALT if setup.halts_in.is_some() => vcpu.halt_in_kernel()?,
+            bell::HALT => self.halt(vcpu, begin, polls)?,
+            bell::SLEEP => {
                 let place = boot::area(vcpu.index()) + offset_of!(VcpuPage, sleep_ns) as u64;
                 let ns = vcpu.memory().u64(place).load(std::sync::atomic::Ordering::SeqCst);
-                let until = Instant::now().checked_add(Duration::from_nanos(ns));
-                park(vcpu, setup, watch, until)?;
+                self.park(vcpu, Instant::now().checked_add(Duration::from_nanos(ns)))?;
             }
-            KvmExit::Bell { bell: bell::WAKE, value } => {
+            bell::WAKE => {
+                self.owed.wakes(value);
                 if let Some(vm) = setup.halts_in {
                     vm.wake(value)?;
                 } else if let Some(parker) = setup.parkers.get(value as usize) {
                     parker.wake();
                 }
             }
-            KvmExit::Bell { bell: bell::YIELD | bell::YIELD_TO, .. } => std::thread::yield_now(),
+            bell::YIELD | bell::YIELD_TO => std::thread::yield_now(),
             // Whoever has not halted counts as running: the kernel does not say more.
-            KvmExit::Bell { bell: bell::SENSE, .. } => answer = 1,
-            KvmExit::Bell { bell: bell::REPLY, value } => {
+            bell::SENSE => return Ok(1),
+            bell::REPLY => {
                 if let Some(outside) = setup.outside {
                     outside.reply(vcpu.number(), value);
                 }
             }
-            KvmExit::Bell { bell: bell::SUBMIT, value } => {
+            bell::SUBMIT => {
                 if let Some(outside) = setup.outside {
                     outside.submit(vcpu.number(), value);
                 }
             }
-            KvmExit::Bell { .. } | KvmExit::Kicked => {}
-            KvmExit::PortIn { port, .. } => {
-                (handler, answer) = access(vcpu, setup, watch, IoAddress::Port(port), false, begin)?
-            }
-            KvmExit::PortOut { port, .. } => {
-                (handler, _) = access(vcpu, setup, watch, IoAddress::Port(port), true, begin)?
-            }
-            KvmExit::MmioRead { address, .. } => {
-                (handler, answer) = access(vcpu, setup, watch, IoAddress::Address(address), false, begin)?;
-            }
-            KvmExit::MmioWrite { address, .. } => {
-                (handler, _) = access(vcpu, setup, watch, IoAddress::Address(address), true, begin)?;
-            }
-            KvmExit::Msr { .. } => handler = LabHandler::Inline,
+            _ => {}
         }
-        vcpu.answer(answer);
-        // An exit that is not delayed looks at the clock as well, and nothing hints that this spins: both would take longer than
-        // the shortest delays, which end with the first look that is late enough.
-        let answered = ticks();
-        if delayed {
-            while ticks().wrapping_sub(answered) < delay {}
+        Ok(0)
+    }
+
+    /// Waits for a wake-up, by polling first if that is asked for.
+    fn halt(&mut self, vcpu: &LabVcpu, begin: u64, polls: &mut [u64; 2]) -> Result<(), LabError> {
+        let (setup, clock) = (self.setup, &self.clock);
+        match poll_for_wake(vcpu, setup, self.watch, clock, &mut self.poll, polls) {
+            true => self.owed.unblocks(),
+            false => self.park(vcpu, None)?,
         }
-        delayed = !(delayed && setup.delay_alternates);
-        served.account.record(LabExitReason::of(&exit), handler, clock.length(ticks() - begin));
-        served.cut_off = None;
+        if let Some(params) = &setup.halt_poll {
+            let length = Nanos(self.clock.length(ticks() - begin));
+            self.poll.finish(params, &PollPermission::default(), length, true);
+        }
+        Ok(())
+    }
+
+    fn park(&mut self, vcpu: &LabVcpu, until: Option<Instant>) -> Result<(), LabError> {
+        let parker = self.setup.parkers.get(vcpu.number() as usize);
+        let parker = parker.ok_or_else(|| LabError::Crash(format!("vCPU {} halts for ever", vcpu.index())))?;
+        self.owed.blocks();
+        if !parker.park_until(self.watch, until) {
+            return Err(self.watch.why());
+        }
+        self.owed.unblocks();
+        wait(self.owed.take(), self.watch);
+        Ok(())
+    }
+}
+
+/// Keeps this thread from going on for so many ticks, or until the run is over.
+fn wait(length: u64, watch: &Watch) {
+    if length > 0 {
+        let begin = ticks();
+        while ticks().wrapping_sub(begin) < length && !watch.is_over() {
+            std::hint::spin_loop();
+        }
     }
 }
 
@@ -222,15 +308,6 @@ fn poll_for_wake(
         std::hint::spin_loop();
     }
     false
-}
-
-fn park(vcpu: &LabVcpu, setup: &Setup, watch: &Watch, until: Option<Instant>) -> Result<(), LabError> {
-    let parker = setup.parkers.get(vcpu.number() as usize);
-    let parker = parker.ok_or_else(|| LabError::Crash(format!("vCPU {} halts for ever", vcpu.index())))?;
-    match parker.park_until(watch, until) {
-        true => Ok(()),
-        false => Err(watch.why()),
-    }
 }
 
 /// One access: who answered it, and what.

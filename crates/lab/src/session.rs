@@ -80,6 +80,12 @@ impl<'a> LabSession<'a> {
         self.gauge.as_ref().map_or(ComputeSpeed::UNKNOWN, ComputeGauge::now)
     }
 
+    /// Measures the speed again, which also computes as long as whoever begins a session.
+    pub(crate) fn measure_speed(&mut self) -> Result<(), LabError> {
+        let machine = self.machine;
+        self.gauge.as_mut().map_or(Ok(()), |gauge| gauge.again(machine))
+    }
+
     /// What `turn` gives with compute steps set by the speed that it is told. One whose programs cannot have done as much as they
     /// did, with steps as long as they should be, is done again with the speed corrected; if none of several can, that is an error.
     pub fn possible<T>(
@@ -150,11 +156,12 @@ const RETRIES: u32 = 5;
 #[cfg(test)]
 mod tests {
     /// Experiments, and what measures or keeps threads beside what all have.
-    const EXPERIMENTS: [(&str, &str); 9] = [
+    const EXPERIMENTS: [(&str, &str); 10] = [
         ("delay", include_str!("delay.rs")),
         ("exits", include_str!("exits.rs")),
         ("gang", include_str!("gang.rs")),
         ("haltpoll", include_str!("haltpoll.rs")),
+        ("run --delay others", include_str!("others.rs")),
         ("pio", include_str!("pio.rs")),
         ("run", include_str!("run.rs")),
         ("tracer", include_str!("tracer.rs")),

@@ -14,17 +14,19 @@ pub struct ThreadUse {
     pub cpu: Duration,
     /// How often it gave the CPU up by itself.
     pub sleeps: u64,
+    /// For how long it could run and had no CPU; nothing where the kernel does not tell.
+    pub waited: Duration,
 }
 
 impl ThreadUse {
     /// Runs `body` on this thread, kept where `placement` has thread number `thread`.
     pub(crate) fn of<T>(placement: &Placement, thread: usize, body: impl FnOnce() -> T) -> (T, ThreadUse) {
         let is_kept = placement.keep(thread);
-        let before = thread_usage();
+        let (before, had_waited) = (thread_usage(), run_delay());
         let done = body();
-        let after = thread_usage();
+        let (after, waited) = (thread_usage(), run_delay().saturating_sub(had_waited));
         let (cpu, sleeps) = (after.0.saturating_sub(before.0), after.1 - before.1);
-        (done, ThreadUse { cpus: allowed_cpus(), refused: !is_kept, cpu, sleeps })
+        (done, ThreadUse { cpus: allowed_cpus(), refused: !is_kept, cpu, sleeps, waited })
     }
 }
 
@@ -43,6 +45,14 @@ pub fn thread_usage() -> (Duration, u64) {
         (time, usage)
     };
     (Duration::new(time.tv_sec as u64, time.tv_nsec as u32), usage.ru_nvcsw as u64)
+}
+
+/// For how long this thread has been runnable without a CPU: the second number of its `schedstat` (Linux,
+/// Documentation/scheduler/sched-stats.rst, "/proc/<pid>/schedstat"). Nothing without CONFIG_SCHED_INFO.
+fn run_delay() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let delay = text.split_whitespace().nth(1).and_then(|ns| ns.parse().ok());
+    delay.map_or(Duration::ZERO, Duration::from_nanos)
 }
 
 #[cfg(test)]

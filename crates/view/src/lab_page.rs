@@ -388,7 +388,7 @@ pub fn write_benchstat(report: &LabReport, out: &mut dyn Write) -> io::Result<()
             let labels = table.labels.iter().zip(&row.labels);
             let labels: Vec<String> =
                 labels.map(|(key, label)| format!("{}={}", word(key, '_'), word(label, '_'))).collect();
-            let name = format!("Benchmark{}/{}", capital(&report.experiment), word(&table.title, '_'));
+            let name = format!("Benchmark{}/{}", capital(&word(&report.experiment, '_')), word(&table.title, '_'));
             let rounds = figures.iter().map(|figure| figure.rounds.len()).max().unwrap_or(0);
             let samples = figures.iter().find_map(|figure| figure.samples).unwrap_or(0) / (rounds as u64).max(1);
             for round in 0..rounds {
