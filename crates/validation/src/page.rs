@@ -53,6 +53,7 @@ pub fn write_validation_markdown(validation: &Validation, out: &mut dyn Write) -
          parameters were fitted to calibrated rows alone: `cargo run --release -p exitscope-validation --example refit` does \
          so anew.\n"
     )?;
+    write_belief(validation, out)?;
     write_skill(validation, out)?;
     let [changes, wrong] = all_changes(validation);
     writeln!(
@@ -101,8 +102,46 @@ fn rms(of: &[f64]) -> String {
     format!("{:.2}", (of.iter().map(|log| log * log).sum::<f64>() / of.len() as f64).sqrt())
 }
 
-/// The first table: how far the simulation and the best prediction without a model are off.
-fn write_skill(validation: &Validation, out: &mut dyn Write) -> io::Result<()> {
+/// What may be believed of which question.
+fn write_belief(validation: &Validation, out: &mut dyn Write) -> io::Result<()> {
+    let [changes, wrong] = all_changes(validation);
+    let Count { rows, near, changes: told, changes_near } = validation.independent;
+    let is_better = |of: &[[f64; 2]]| square_sum(of, 0) < square_sum(of, 1);
+    let names = |better: bool| -> String {
+        let of: Vec<&str> =
+            skill(validation).into_iter().filter(|of| is_better(&of.1) == better).map(|of| of.0).collect();
+        if of.is_empty() { "none".to_string() } else { of.join(", ") }
+    };
+    writeln!(
+        out,
+        "What may be believed of it:\n\n\
+         | question | answer |\n| --- | --- |\n\
+         | Which way does a change go? | mostly: {} of {changes} published changes go the simulated way |\n\
+         | By how much? | {changes_near} of {told} independent changes within 25 % |\n\
+         | How high is the figure afterwards? | do not rely on it: {} of {} within 25 % |\n\
+         | Is that better than copying the figure of the configuration before? | yes in {}; no in {} |\n\
+         | How sure is one figure? | `sim --uncertainty`: its range over all numbers that are assumed, and which of them moves it most |\n\
+         | Is the scenario like my host? | `sim --check RECORDING`: it predicts no change where they are more than 10 % apart |\n\
+         | What becomes of another processor, release or hypervisor? | not predicted: a cost model is one machine's |\n\
+         | Which published rows can be predicted at all? | [three classes](#what-can-be-predicted), decided before the model was touched for them |\n\
+         | What was predicted first and tried afterwards? | [on real guests](#predicted-then-tried), and [published figures that are kept back](predictions.csv) |\n\
+         | Will it pay on my host? | [try](try.md) it there |\n",
+        changes - wrong,
+        near - changes_near,
+        rows - told,
+        names(true),
+        names(false)
+    )
+}
+
+/// The sum of squares of the simulated (0) or the copied ones (1).
+fn square_sum(of: &[[f64; 2]], at: usize) -> f64 {
+    of.iter().map(|row| row[at].powi(2)).sum()
+}
+
+/// By experiment, of independent rows that have a published configuration before them: the logarithms of simulated over published, and of
+/// copied over published.
+fn skill(validation: &Validation) -> Vec<(&str, Vec<[f64; 2]>)> {
     let of_one = |experiment: &ExperimentResult| -> Vec<[f64; 2]> {
         let independent = experiment.rows.iter().filter(|row| row.role == RowRole::Predicted && row.follows.is_empty());
         let pair = |row: &RowResult| {
@@ -113,12 +152,13 @@ fn write_skill(validation: &Validation, out: &mut dyn Write) -> io::Result<()> {
         };
         independent.filter_map(pair).collect()
     };
-    let mut lines: Vec<(&str, Vec<[f64; 2]>)> = validation
-        .experiments
-        .iter()
-        .map(|of| (of.name.as_str(), of_one(of)))
-        .filter(|(_, rows)| !rows.is_empty())
-        .collect();
+    let all = validation.experiments.iter().map(|of| (of.name.as_str(), of_one(of)));
+    all.filter(|(_, rows)| !rows.is_empty()).collect()
+}
+
+/// The first table: how far the simulation and the best prediction without a model are off.
+fn write_skill(validation: &Validation, out: &mut dyn Write) -> io::Result<()> {
+    let mut lines = skill(validation);
     if lines.is_empty() {
         return Ok(());
     }
