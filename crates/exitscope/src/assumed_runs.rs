@@ -6,7 +6,7 @@
 //! ```
 
 use crate::cli::{LimitArgs, SimArgs};
-use crate::sim;
+use crate::scenario_file;
 use anyhow::{Context, bail};
 use exitscope_scenario::{Assumption, Scenario, assumptions};
 use exitscope_sim::{Unseen, latin_hypercube};
@@ -32,7 +32,7 @@ struct AssumedRun {
 pub fn uncertainty(run: &SimReport, scenario: &Scenario, args: &SimArgs) -> anyhow::Result<UncertaintyReport> {
     let other = |more: u64| {
         let scenario = Scenario { seed: scenario.seed.wrapping_add(more), ..scenario.clone() };
-        let (outcome, _) = exitscope_sim::run(&scenario, Unseen, sim::limits(&args.limits))?;
+        let (outcome, _) = exitscope_sim::run(&scenario, Unseen, scenario_file::limits(&args.limits))?;
         anyhow::Ok(RunFigures::of(&outcome, &scenario))
     };
     let seeds: anyhow::Result<Vec<RunFigures>> = (1..SEEDS).into_par_iter().map(other).collect();
@@ -64,7 +64,7 @@ pub fn assumed_runs(configurations: &[Scenario], set: &[&str], limits: &LimitArg
     let one = |job: &AssumedRun| -> Option<RunFigures> {
         let mut scenario = configurations[job.configuration].clone();
         job.places.iter().for_each(|(number, at)| of[job.configuration][*number].set(&mut scenario, *at));
-        let (outcome, _) = exitscope_sim::run(&scenario, Unseen, sim::limits(limits)).ok()?;
+        let (outcome, _) = exitscope_sim::run(&scenario, Unseen, scenario_file::limits(limits)).ok()?;
         Some(RunFigures::of(&outcome, &scenario))
     };
     let figures: Vec<Option<RunFigures>> = jobs.par_iter().map(one).collect();

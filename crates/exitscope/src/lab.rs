@@ -8,7 +8,7 @@ use crate::host::LiveHost;
 use crate::output_file::{can_write, replace};
 use crate::saved_run::{saved, saved_of};
 use crate::terminal::terminal_style;
-use crate::{Outcome, html_output, lab_against, sim, write_json};
+use crate::{Outcome, html_output, lab_against, scenario_file, sim, write_json};
 use anyhow::bail;
 use exitscope_lab::events::event_names;
 use exitscope_lab::hidden;
@@ -209,7 +209,7 @@ fn run_scenario(args: &LabRunArgs, out: &mut dyn Write) -> anyhow::Result<Outcom
         return lab_against::score(args, options, against, out);
     }
     check_page(args.html.as_deref(), std::slice::from_ref(&args.scenario.scenario))?;
-    let scenario = sim::read(&args.scenario)?.scenario()?;
+    let scenario = scenario_file::read(&args.scenario)?.scenario()?;
     catch_signals()?;
     let machine = LabMachine::new()?;
     args.trace.as_deref().into_iter().chain(args.html.as_deref()).try_for_each(can_write)?;

@@ -8,7 +8,7 @@
 use crate::cli::LabRunArgs;
 use crate::predictions::{MeasuredFigure, PredictionsAgainst};
 use crate::sim_predictions::{NamedFigures, WORK, values};
-use crate::{Outcome, sim};
+use crate::{Outcome, scenario_file};
 use anyhow::{Context, bail};
 use exitscope_apply::host_name;
 use exitscope_lab::LabMachine;
@@ -23,13 +23,13 @@ use std::path::Path;
 
 /// Runs the scenario in turns, and scores what the file predicts of it.
 pub fn score(args: &LabRunArgs, options: RunOptions, against: &Path, out: &mut dyn Write) -> anyhow::Result<Outcome> {
-    let document = sim::read(&args.scenario)?;
+    let document = scenario_file::read(&args.scenario)?;
     let before = document.scenario()?;
     let with = |setting: &str| -> anyhow::Result<Scenario> {
         let mut changed = document.clone();
         for setting in setting.split(' ') {
             let (key, value) = setting.split_once('=').context("a setting is NAME=VALUE")?;
-            sim::set(&mut changed, key, value)?;
+            scenario_file::set(&mut changed, key, value)?;
         }
         Ok(changed.scenario()?)
     };

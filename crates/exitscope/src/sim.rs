@@ -1,44 +1,41 @@
 //! `exitscope sim`.
 
 use crate::assumed_runs::uncertainty;
-use crate::cli::{ClockArgs, LimitArgs, ScenarioArgs, SimArgs, SimFormat};
+use crate::cli::{ClockArgs, SimArgs, SimFormat};
 use crate::output_file::{is_none_of, replace};
 use crate::read::RecordingAccess;
 use crate::select::SelectedExits;
 use crate::terminal::terminal_style;
-use crate::{Outcome, predictions, sim_predictions, write_json};
-use anyhow::{Context, bail};
+use crate::{Outcome, predictions, scenario_file, sim_predictions, write_json};
+use anyhow::bail;
 use exitscope_analysis::{Dimension, Facts, FactsOptions};
 use exitscope_pipeline::{SimTraceWriter, read_alone, vms_named};
-use exitscope_policy::all_knobs;
+use exitscope_scenario::Scenario;
 use exitscope_scenario::outcome::SimOutcome;
-use exitscope_scenario::text::MAX_TEXT;
-use exitscope_scenario::{Scenario, ScenarioDocument, nearest_name};
 use exitscope_signals::{catch_signals, signalled};
 use exitscope_sim::{Limits, Unseen};
 use exitscope_trace::WrittenTrace;
 use exitscope_view::{ScenarioRow, SimCheck, SimReport, simulated_page, write_metrics_csv, write_page};
-use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 pub fn run(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if args.uncertainty && args.format == SimFormat::Csv {
         bail!("--uncertainty goes with text and JSON: CSV has a row for each figure of one run");
     }
-    let (name, text) = read_text(&args.scenario)?;
-    let document = parse(&name, &text, &args.scenario.set, args.scenario.seed)?;
+    let (name, text) = scenario_file::read_text(&args.scenario)?;
+    let document = scenario_file::parse(&name, &text, &args.scenario.set, args.scenario.seed)?;
     let scenario = document.scenario()?;
-    warn_of_knobs(&document, &scenario);
+    scenario_file::warn_of_knobs(&document, &scenario);
     args.predictions.as_deref().map_or(Ok(()), predictions::can_add)?;
-    let as_it_is = || parse(&name, &text, &[], args.scenario.seed)?.scenario().map_err(anyhow::Error::from);
+    let as_it_is =
+        || scenario_file::parse(&name, &text, &[], args.scenario.seed)?.scenario().map_err(anyhow::Error::from);
     let checked = args.check.as_deref().map(|recording| checked(args, &as_it_is()?, recording)).transpose()?;
     let mut run = match checked {
         Some(baseline) if baseline.check.as_ref().is_some_and(|check| !check.agrees) => baseline,
         checked => {
             let outcome = simulate(args, &scenario)?;
-            let run = SimReport::of(&outcome, &scenario, row(&args.scenario, &scenario));
+            let run = SimReport::of(&outcome, &scenario, scenario_file::row(&args.scenario, &scenario));
             SimReport { check: checked.and_then(|baseline| baseline.check), ..run }
         }
     };
@@ -62,7 +59,7 @@ pub fn run(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
 
 /// Runs the scenario, and records the run if that is asked for.
 fn simulate(args: &SimArgs, scenario: &Scenario) -> anyhow::Result<SimOutcome> {
-    let limits = limits(&args.limits);
+    let limits = scenario_file::limits(&args.limits);
     let Some(path) = &args.trace else {
         return Ok(exitscope_sim::run(scenario, Unseen, limits)?.0);
     };
@@ -84,7 +81,7 @@ fn checked(args: &SimArgs, scenario: &Scenario, recording: &Path) -> anyhow::Res
             "--check: where a core's threads are ganged, a recording has an exit of each, a run only of the one that had a reason"
         );
     }
-    let (outcome, _) = exitscope_sim::run(scenario, Unseen, limits(&args.limits))?;
+    let (outcome, _) = exitscope_sim::run(scenario, Unseen, scenario_file::limits(&args.limits))?;
     let own = ScenarioRow::of(scenario, args.scenario.scenario.display().to_string(), Vec::new());
     let run = SimReport::of(&outcome, scenario, own);
     let access = RecordingAccess::of(&ClockArgs::default());
@@ -113,78 +110,4 @@ pub fn say_left_out(written: WrittenTrace) {
         let have = if written.left_out == 1 { "event has" } else { "events have" };
         say!("{} {have} no place in perf.data", written.left_out);
     }
-}
-
-/// The scenario file, with what --set and --seed say.
-pub fn read(args: &ScenarioArgs) -> anyhow::Result<ScenarioDocument> {
-    let (name, text) = read_text(args)?;
-    parse(&name, &text, &args.set, args.seed)
-}
-
-/// The same, of a text.
-pub fn parse(
-    name: &str,
-    text: &str,
-    settings: &[(String, String)],
-    seed: Option<u64>,
-) -> anyhow::Result<ScenarioDocument> {
-    let mut document = ScenarioDocument::parse(name, text)?;
-    for (key, value) in settings {
-        set(&mut document, key, value)?;
-    }
-    if let Some(seed) = seed {
-        document.set("seed", &seed.to_string())?;
-    }
-    Ok(document)
-}
-
-/// What a scenario file is called in messages, and what is in it.
-pub fn read_text(args: &ScenarioArgs) -> anyhow::Result<(String, String)> {
-    let path = &args.scenario;
-    let name = path.display().to_string();
-    let mut text = Vec::new();
-    let more = MAX_TEXT as u64 + 1;
-    let read = match path == Path::new("-") {
-        true => std::io::stdin().lock().take(more).read_to_end(&mut text),
-        false => File::open(path).and_then(|file| file.take(more).read_to_end(&mut text)),
-    };
-    read.with_context(|| format!("cannot read {name}"))?;
-    let text = String::from_utf8(text).with_context(|| format!("{name} is not text"))?;
-    Ok((if name == "-" { "standard input".to_string() } else { name }, text))
-}
-
-/// Says which knobs are set and change nothing.
-pub fn warn_of_knobs(document: &ScenarioDocument, scenario: &Scenario) {
-    for (knob, why) in document.idle_knobs(scenario) {
-        say!("warning: {knob} changes nothing in this scenario: {why}");
-    }
-}
-
-/// Sets a value. What is no key at all is most likely a misspelt knob.
-pub fn set(document: &mut ScenarioDocument, key: &str, value: &str) -> anyhow::Result<()> {
-    document.set(key, value)?;
-    let last = key.rsplit('.').next().unwrap_or(key);
-    if let Err(error) = document.scenario()
-        && error.origin.starts_with("--set")
-        && error.what.starts_with("there is no key")
-        && error.path.ends_with(last)
-        && let Some(near) = nearest_name(last, all_knobs().map(|knob| knob.name))
-    {
-        bail!("{}: there is no key or knob {last:?}; did you mean {near:?}?", error.origin);
-    }
-    Ok(())
-}
-
-/// How much a run may take that begins now.
-pub fn limits(args: &LimitArgs) -> Limits {
-    let mut limits = Limits::default();
-    limits.events = args.limit_events.unwrap_or(limits.events);
-    limits.deadline = args.wall_limit.and_then(|length| Instant::now().checked_add(Duration::from_nanos(length.0)));
-    limits
-}
-
-/// The scenario as reports show it.
-pub fn row(args: &ScenarioArgs, scenario: &Scenario) -> ScenarioRow {
-    let set = args.set.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    ScenarioRow::of(scenario, args.scenario.display().to_string(), set)
 }

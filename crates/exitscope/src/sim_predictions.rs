@@ -8,7 +8,7 @@
 
 use crate::cli::SimArgs;
 use crate::predictions::{self, NewPrediction};
-use crate::sim;
+use crate::scenario_file;
 use exitscope_advice::PredictedFigure;
 use exitscope_apply::host_name;
 use exitscope_scenario::Scenario;
@@ -30,12 +30,12 @@ pub type NamedFigures = Vec<(String, f64)>;
 /// Simulates both sides, and adds what comes of the settings.
 pub fn add(args: &SimArgs, to: &Path) -> anyhow::Result<()> {
     let of = &args.scenario;
-    let (name, text) = sim::read_text(of)?;
+    let (name, text) = scenario_file::read_text(of)?;
     let (mut before, mut with) = (Vec::new(), Vec::new());
     for seed in 0..SEEDS {
         let seed = Some(of.seed.unwrap_or_default().wrapping_add(seed));
-        before.push(work(args, &sim::parse(&name, &text, &[], seed)?.scenario()?)?);
-        with.push(work(args, &sim::parse(&name, &text, &of.set, seed)?.scenario()?)?);
+        before.push(work(args, &scenario_file::parse(&name, &text, &[], seed)?.scenario()?)?);
+        with.push(work(args, &scenario_file::parse(&name, &text, &of.set, seed)?.scenario()?)?);
     }
     let setting: Vec<String> = of.set.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let predicted = with.first().into_iter().flatten().filter_map(|(metric, _)| {
@@ -60,8 +60,8 @@ fn predicted(before: &[f64], with: &[f64]) -> Option<PredictedFigure> {
 
 /// The work of each VM a second, of one run.
 fn work(args: &SimArgs, scenario: &Scenario) -> anyhow::Result<NamedFigures> {
-    let (outcome, _) = exitscope_sim::run(scenario, Unseen, sim::limits(&args.limits))?;
-    let metrics = SimReport::of(&outcome, scenario, sim::row(&args.scenario, scenario)).metrics;
+    let (outcome, _) = exitscope_sim::run(scenario, Unseen, scenario_file::limits(&args.limits))?;
+    let metrics = SimReport::of(&outcome, scenario, scenario_file::row(&args.scenario, scenario)).metrics;
     let of_vms = metrics.into_iter().filter(|metric| metric.name.ends_with(WORK));
     Ok(of_vms.map(|metric| (metric.name.to_string(), metric.value)).collect())
 }

@@ -8,7 +8,7 @@
 use crate::assumed_runs::assumed_runs;
 use crate::cli::{SimFormat, SweepArgs};
 use crate::html_output;
-use crate::sim;
+use crate::scenario_file;
 use crate::terminal::terminal_style;
 use crate::{Outcome, write_json};
 use anyhow::{Context, bail};
@@ -48,7 +48,7 @@ pub fn run(args: &SweepArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         list_figures(&scenario, out)?;
         return Ok(Outcome::Fine);
     }
-    sim::warn_of_knobs(&grid.document(first)?, &scenario);
+    scenario_file::warn_of_knobs(&grid.document(first)?, &scenario);
     let asked = SweepMetrics::new(&args.metrics, args.best.as_deref(), &possible_metrics(&scenario), &scenario)?;
     let runs = run_all(args, &grid, &checked, &asked)?;
     let figures = runs.chunks(args.replicates as usize);
@@ -64,7 +64,8 @@ pub fn run(args: &SweepArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let failed = configurations.iter().any(|configuration| configuration.runs.is_err());
     let vary = AxisRow::all(&grid.axes);
     let base = grid.document.scenario().unwrap_or(scenario);
-    let mut sweep = Sweep::of(sim::row(&args.scenario, &base), args.replicates, vary, metrics, configurations);
+    let mut sweep =
+        Sweep::of(scenario_file::row(&args.scenario, &base), args.replicates, vary, metrics, configurations);
     if args.uncertainty {
         sweep.add_uncertainty(&assumed(args, &grid)?);
     }
@@ -116,8 +117,8 @@ impl Grid {
         if runs > MAX_RUNS {
             bail!("{runs} runs are too many: at most {MAX_RUNS} (values of every --vary × --replicates)");
         }
-        let text = sim::read_text(&args.scenario)?;
-        let document = sim::parse(&text.0, &text.1, &args.scenario.set, args.scenario.seed)?;
+        let text = scenario_file::read_text(&args.scenario)?;
+        let document = scenario_file::parse(&text.0, &text.1, &args.scenario.set, args.scenario.seed)?;
         let size = axes.combinations() as usize;
         Ok(Grid { text, document, axes, size })
     }
@@ -125,7 +126,7 @@ impl Grid {
     fn document(&self, number: usize) -> anyhow::Result<ScenarioDocument> {
         let mut document = self.document.clone();
         for (key, value) in self.axes.combination(number) {
-            sim::set(&mut document, key, value)?;
+            scenario_file::set(&mut document, key, value)?;
         }
         Ok(document)
     }
@@ -165,7 +166,7 @@ fn run_all(
         let (number, replicate) = (run / replicates, run % replicates);
         checked[number].clone()?;
         let scenario = grid.scenario(number).map_err(|error| format!("{error:#}"))?;
-        let figures = one_run(scenario, replicate as u64, sim::limits(&args.limits));
+        let figures = one_run(scenario, replicate as u64, scenario_file::limits(&args.limits));
         progress.inc(1);
         figures.map(|figures| asked.figures(figures))
     };

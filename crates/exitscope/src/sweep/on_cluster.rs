@@ -2,7 +2,7 @@
 
 use super::{Figures, Grid, one_run};
 use crate::cli::{LimitArgs, SweepArgs};
-use crate::sim;
+use crate::scenario_file;
 use exitscope_query::{EngineLimits, cluster_function};
 use exitscope_units::Nanos;
 use exitscope_view::SweepMetrics;
@@ -46,12 +46,12 @@ pub fn offer() {
 
 fn simulate(common: &str, own: &str) -> anyhow::Result<Made> {
     let (common, own): (Common, Own) = (serde_json::from_str(common)?, serde_json::from_str(own)?);
-    let mut document = sim::parse(&common.name, &common.text, &common.set, common.seed)?;
+    let mut document = scenario_file::parse(&common.name, &common.text, &common.set, common.seed)?;
     for (key, value) in &own.set {
-        sim::set(&mut document, key, value)?;
+        scenario_file::set(&mut document, key, value)?;
     }
     let limits = LimitArgs { limit_events: common.limit_events, wall_limit: common.wall_limit_ns.map(Nanos) };
-    let figures = one_run(document.scenario()?, own.replicate, sim::limits(&limits));
+    let figures = one_run(document.scenario()?, own.replicate, scenario_file::limits(&limits));
     Ok(figures.map(|figures| figures.into_iter().map(|(name, value)| (name, value.to_bits())).collect()))
 }
 
