@@ -939,8 +939,8 @@ pub struct SimArgs {
     /// Write the run, from the end of the warm-up on, as a recording (perf.data); an existing file is kept as FILE.old
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Also add to this file what --set is predicted to make of the scenario: both are run with five seeds each.
-    /// `lab run --against` scores it, `exitscope predictions` counts
+    /// Also add to this file what --set is predicted to make of the scenario: both are run with five seeds each, and with the numbers
+    /// that they assume otherwise, as --uncertainty does. `lab run --against` scores it, `exitscope predictions` counts
     #[arg(long, value_name = "FILE", requires = "set")]
     pub predictions: Option<PathBuf>,
     /// Compare the scenario, as its file has it, with a recording of what it stands for: where vCPUs, exits, halts or cost are

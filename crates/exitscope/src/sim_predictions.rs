@@ -3,9 +3,11 @@
 //!
 //! ```text
 //! scenario ─► a run for each seed ─► work a second, by VM ─┬─► NewPrediction
-//! scenario with --set ─► … ────────────────────────────────┘
+//! scenario with --set ─► … ────────────────────────────────┤
+//! both ─► assumed_runs: assumed numbers drawn ─► its bounds ┘
 //! ```
 
+use crate::assumed_runs::assumed_runs;
 use crate::cli::SimArgs;
 use crate::predictions::{self, NewPrediction};
 use crate::scenario_file;
@@ -15,7 +17,7 @@ use exitscope_scenario::Scenario;
 use exitscope_sim::Unseen;
 use exitscope_stats::Estimate;
 use exitscope_trial::MetricUnit;
-use exitscope_view::SimReport;
+use exitscope_view::{GainUncertainty, SimReport};
 use std::path::Path;
 
 /// Seeds that each side is simulated with.
@@ -31,15 +33,21 @@ pub type NamedFigures = Vec<(String, f64)>;
 pub fn add(args: &SimArgs, to: &Path) -> anyhow::Result<()> {
     let of = &args.scenario;
     let (name, text) = scenario_file::read_text(of)?;
-    let (mut before, mut with) = (Vec::new(), Vec::new());
-    for seed in 0..SEEDS {
-        let seed = Some(of.seed.unwrap_or_default().wrapping_add(seed));
-        before.push(work(args, &scenario_file::parse(&name, &text, &[], seed)?.scenario()?)?);
-        with.push(work(args, &scenario_file::parse(&name, &text, &of.set, seed)?.scenario()?)?);
-    }
+    let scenario = |set: &[(String, String)], more: u64| -> anyhow::Result<Scenario> {
+        let scenario = scenario_file::parse(&name, &text, set, of.seed)?.scenario()?;
+        Ok(Scenario { seed: scenario.seed.wrapping_add(more), ..scenario })
+    };
+    let runs = |set: &[(String, String)]| -> anyhow::Result<Vec<NamedFigures>> {
+        (0..SEEDS).map(|more| work(args, &scenario(set, more)?)).collect()
+    };
+    let (before, with) = (runs(&[])?, runs(&of.set)?);
+    let set: Vec<&str> = of.set.iter().map(|(key, _)| key.as_str()).collect();
+    let assumed = assumed_runs(&[scenario(&[], 0)?, scenario(&of.set, 0)?], &set, &args.limits)?;
     let setting: Vec<String> = of.set.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let predicted = with.first().into_iter().flatten().filter_map(|(metric, _)| {
-        let figure = predicted(&values(&before, metric)?, &values(&with, metric)?)?;
+        let of = GainUncertainty::of(metric, vec![(String::new(), None)], &assumed);
+        let gains = of.gains.first().and_then(|gain| gain.by_assumptions);
+        let figure = predicted(&values(&before, metric)?, &values(&with, metric)?, gains)?;
         let (change, setting) = ("simulated".to_string(), Some(setting.join(" ")));
         Some(NewPrediction { change, setting, metric: metric.clone(), unit: MetricUnit::PerSecond, figure })
     });
@@ -51,11 +59,12 @@ pub fn values(runs: &[NamedFigures], metric: &str) -> Option<Vec<f64>> {
     runs.iter().map(|run| run.iter().find(|figure| figure.0 == metric).map(|figure| figure.1)).collect()
 }
 
-/// The bounds are those of one more seed: no figure is below 0.
-fn predicted(before: &[f64], with: &[f64]) -> Option<PredictedFigure> {
+/// The bounds hold what one more seed would give, and the gains, in per cent, with assumed numbers drawn. No figure is below 0.
+fn predicted(before: &[f64], with: &[f64], gains: Option<[f64; 2]>) -> Option<PredictedFigure> {
     let (recorded, mean) = (Estimate::of(before)?.mean, Estimate::of(with)?.mean);
     let (low, high) = Estimate::next_within(with).unwrap_or((mean, mean));
-    Some(PredictedFigure { recorded, with: mean, low: low.max(0.0), high })
+    let [least, most] = gains.map_or([low, high], |gains| gains.map(|percent| recorded * (1.0 + percent / 100.0)));
+    Some(PredictedFigure { recorded, with: mean, low: low.min(least).max(0.0), high: high.max(most) })
 }
 
 /// The work of each VM a second, of one run.
@@ -71,10 +80,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_those_of_one_more_seed() {
-        let none = predicted(&[2.0, 2.0], &[1.0, 1.0]).unwrap();
+    fn bounds_hold_one_more_seed_and_what_assumed_numbers_give() {
+        let none = predicted(&[2.0, 2.0], &[1.0, 1.0], None).unwrap();
         assert_eq!(none, PredictedFigure { recorded: 2.0, with: 1.0, low: 1.0, high: 1.0 });
-        let some = predicted(&[2.0, 2.0, 2.0], &[0.5, 1.0, 1.5]).unwrap();
+        let some = predicted(&[2.0, 2.0, 2.0], &[0.5, 1.0, 1.5], None).unwrap();
         assert!(some.low == 0.0 && some.high > 1.5, "{some:?}");
+        let drawn = predicted(&[2.0, 2.0], &[1.0, 1.0], Some([-75.0, 50.0])).unwrap();
+        assert_eq!((drawn.low, drawn.with, drawn.high), (0.5, 1.0, 3.0));
     }
 }

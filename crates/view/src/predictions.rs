@@ -33,7 +33,7 @@ pub enum PredictionLine {
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum CountedLine {
-    Line(PredictionLine),
+    Line(Box<PredictionLine>),
     Trial(Box<TrialReport>),
 }
 
@@ -41,7 +41,7 @@ impl PredictionLine {
     /// What a line says: of a trial, what was predicted from a recording directly before, and what it found.
     pub fn read(line: &str) -> serde_json::Result<Vec<PredictionLine>> {
         Ok(match serde_json::from_str(line)? {
-            CountedLine::Line(line) => vec![line],
+            CountedLine::Line(line) => vec![*line],
             CountedLine::Trial(trial) => PredictionScore::of_trial(&trial)
                 .into_iter()
                 .flat_map(|score| [PredictionLine::Prediction(score.prediction.clone()), PredictionLine::Score(score)])
@@ -76,7 +76,7 @@ pub struct FiledPrediction {
     /// The figure with the setting.
     pub with: f64,
     /// The lower bound of what it is predicted to be: of a replay, of its 95 % confidence interval; of a simulation, of what one more
-    /// seed would give in 95 %.
+    /// seed would give in 95 %, and 90 % of the gains with assumed numbers drawn.
     pub low: f64,
     /// The upper bound.
     pub high: f64,
