@@ -211,7 +211,9 @@ fn lab_run_and_each_experiment_measure_the_same_programs() {
     assert_eq!(["haltpoll", "yield", "gang", "pio"].map(count), [6, 2, 3, 6]);
     for pair in &all {
         assert_eq!(pair.rounds.len(), 2, "{pair:?}");
-        assert!(pair.rounds.iter().all(|(own, run)| *own > 0.0 && *run > 0.0), "{pair:?}");
+        // Somebody else may have the CPU for all of a turn of 8 ms.
+        let [own, run] = [0, 1].map(|side| pair.rounds.iter().any(|of| [of.0, of.1][side] > 0.0));
+        assert!(own && run, "{pair:?}");
     }
     assert!(!findings.manifest.kept_on.is_empty() || machine.cpus.len() < 2, "{:?}", findings.manifest);
 }

@@ -14,7 +14,7 @@ for program in ping-pong io; do
             mkdir guests
             exitscope lab guests $program --gap $gap --root guests > guests.txt 2>&1 &
             until grep -qs "[1-9]" guests/throughput; do sleep 0.2; done
-            [ $now = 0 ] && values=1ms,5ms || values=0,5ms
+            [ $now = 0 ] && values=50us,200us || values=0,50us
             exitscope try halt_poll_ns=$values --vm $! --metric-file guests/throughput --turn 200ms --settle 50ms --for 24s --yes \
                 --state applied.json || echo "code $?"
             kill $!

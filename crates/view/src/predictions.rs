@@ -18,6 +18,7 @@ use exitscope_stats::quantile_of_sorted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 /// A line of a file of predictions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -116,6 +117,11 @@ impl FiledPrediction {
     /// Whether it is of this setting, however its value is written.
     pub fn is_of(&self, setting: &str) -> bool {
         self.setting.as_deref().is_some_and(|own| same_setting(own, setting))
+    }
+
+    /// What tells it from others: a number may come back from a file as its neighbour.
+    fn identity(&self) -> [&str; 5] {
+        [&self.written, &self.source, &self.host, self.what(), &self.metric]
     }
 
     /// What is changed, in few words.
@@ -287,8 +293,8 @@ impl PredictionTally {
         let [right, wrong] = [true, false].map(|way| count(&|score| score.is_right_way() == Some(way)));
         let mut errors: Vec<f64> = tally.scored.iter().filter_map(PredictionScore::size_error).collect();
         errors.sort_by(f64::total_cmp);
-        let is_tried = |of: &&FiledPrediction| tally.scored.iter().any(|score| score.prediction == **of);
-        let untried = filed.iter().filter(|of| !is_tried(of)).count() as u64;
+        let tried: BTreeSet<_> = tally.scored.iter().map(|score| score.prediction.identity()).collect();
+        let untried = filed.iter().filter(|of| !tried.contains(&of.identity())).count() as u64;
         PredictionTally {
             predictions: filed.len() as u64,
             untried,
