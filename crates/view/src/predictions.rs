@@ -120,8 +120,8 @@ impl FiledPrediction {
     }
 
     /// What tells it from others: a number may come back from a file as its neighbour.
-    fn identity(&self) -> [&str; 5] {
-        [&self.written, &self.source, &self.host, self.what(), &self.metric]
+    fn identity(&self) -> ([&str; 5], String) {
+        ([&self.written, &self.source, &self.host, self.what(), &self.metric], format!("{:.6e}", self.with))
     }
 
     /// What is changed, in few words.
