@@ -17,7 +17,7 @@ use exitscope_scenario::Scenario;
 use exitscope_sim::Unseen;
 use exitscope_stats::Estimate;
 use exitscope_trial::MetricUnit;
-use exitscope_view::{GainUncertainty, SimReport};
+use exitscope_view::GainUncertainty;
 use std::path::Path;
 
 /// Seeds that each side is simulated with.
@@ -70,9 +70,8 @@ fn predicted(before: &[f64], with: &[f64], gains: Option<[f64; 2]>) -> Option<Pr
 /// The work of each VM a second, of one run.
 fn work(args: &SimArgs, scenario: &Scenario) -> anyhow::Result<NamedFigures> {
     let (outcome, _) = exitscope_sim::run(scenario, Unseen, scenario_file::limits(&args.limits))?;
-    let metrics = SimReport::of(&outcome, scenario, scenario_file::row(&args.scenario, scenario)).metrics;
-    let of_vms = metrics.into_iter().filter(|metric| metric.name.ends_with(WORK));
-    Ok(of_vms.map(|metric| (metric.name.to_string(), metric.value)).collect())
+    let of_vms = outcome.metrics(scenario).into_iter().filter(|metric| metric.name.ends_with(WORK));
+    Ok(of_vms.map(|metric| (metric.name, metric.value)).collect())
 }
 
 #[cfg(test)]

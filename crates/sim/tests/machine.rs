@@ -1,5 +1,8 @@
 //! The machine against what can be worked out by hand.
 
+mod common;
+
+use common::{compute, forever, us};
 use exitscope_policy::exit_path::DeviceLock;
 use exitscope_policy::port_path::DeviceModel;
 use exitscope_scenario::outcome::SimOutcome;
@@ -9,18 +12,6 @@ use exitscope_scenario::{
 };
 use exitscope_sim::{Limits, SimError, Unseen, run};
 use exitscope_units::Picos;
-
-fn us(micros: u64) -> Picos {
-    Picos::from_nanos(micros * 1_000)
-}
-
-fn compute(micros: u64) -> Op {
-    Op::Compute(TimeDistribution::Fixed(us(micros)))
-}
-
-fn forever(steps: Vec<Op>) -> Program {
-    vec![Op::Repeat(None, steps)]
-}
 
 /// A scenario without ticks, of one VM.
 fn scenario(cores: u32, vm: VmSpec) -> Scenario {

@@ -1,21 +1,12 @@
 //! Equal phases of CPUs decide no answer: a little work on one of them, which shifts its slices, changes gains little.
 
+mod common;
+
+use common::{compute, forever, us};
 use exitscope_policy::yielding::DiagnoseSupport;
-use exitscope_scenario::{Arch, HostSpec, HostThread, Op, Program, Scenario, SpinWait, TimeDistribution, VmSpec};
+use exitscope_scenario::{Arch, HostSpec, HostThread, Op, Scenario, SpinWait, TimeDistribution, VmSpec};
 use exitscope_sim::{Limits, Unseen, run};
 use exitscope_units::{Nanos, Picos};
-
-fn us(micros: u64) -> Picos {
-    Picos::from_nanos(micros * 1_000)
-}
-
-fn compute(micros: u64) -> Op {
-    Op::Compute(TimeDistribution::Fixed(us(micros)))
-}
-
-fn forever(steps: Vec<Op>) -> Program {
-    vec![Op::Repeat(None, steps)]
-}
 
 /// VMs of four vCPUs on four CPUs, a vCPU of each on every CPU, and on the first one a thread that takes `noise` thousandths of it.
 fn on_four_cpus(vm: VmSpec, noise: u64, seed: u64) -> Scenario {
