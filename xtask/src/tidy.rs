@@ -19,7 +19,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("apply", &["units", "policy", "model"]),
     ("scenario", &["units", "stats", "policy"]),
     ("trial", &["units", "stats"]),
-    ("validation", &["policy", "scenario", "sim", "view"]),
+    ("validation", &["units", "stats", "policy", "scenario", "sim", "view"]),
     ("sim", &["units", "stats", "policy", "scenario", "model"]),
     ("lab", &["units", "stats", "signals", "policy", "scenario", "model"]),
     ("model", &["units", "policy"]),

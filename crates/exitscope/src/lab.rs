@@ -102,12 +102,12 @@ fn tell_progress(over: u64, all: u64) {
 }
 
 /// Who is told how far an experiment is: a terminal.
-fn progress() -> Option<fn(u64, u64)> {
+pub(crate) fn progress() -> Option<fn(u64, u64)> {
     std::io::stderr().is_terminal().then_some(tell_progress)
 }
 
 /// What an experiment gave, without the bar that it drew.
-fn bar_cleared<T>(plan: &MeasurePlan, found: T) -> T {
+pub(crate) fn bar_cleared<T>(plan: &MeasurePlan, found: T) -> T {
     if plan.progress.is_some() {
         BAR.finish_and_clear();
     }

@@ -63,6 +63,7 @@ mod totals;
 mod trial;
 mod trial_args;
 mod validate;
+mod validate_lab;
 mod views;
 
 use clap::Parser;

@@ -1,12 +1,15 @@
 //! `exitscope validate`.
 
 use crate::cli::{ValidateArgs, ValidateFormat as Format};
-use crate::{Outcome, write_json};
+use crate::{Outcome, validate_lab, write_json};
 use exitscope_validation::{experiments, validate, validation_page, write_validation_csv, write_validation_markdown};
 use exitscope_view::write_page;
 use std::io::Write;
 
 pub fn run(args: &ValidateArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    if let Some(file) = &args.lab {
+        return validate_lab::run(args, file, out);
+    }
     let mut list = experiments()?;
     if let Some(unknown) = args.experiments.iter().find(|name| list.iter().all(|known| known.name != **name)) {
         let known: Vec<&str> = list.iter().map(|known| known.name.as_str()).collect();

@@ -53,6 +53,7 @@ pub mod gang;
 pub mod haltpoll;
 pub mod hidden;
 pub mod host;
+pub mod in_turns;
 pub mod instruction_counts;
 mod load_generator;
 pub mod loaded_vm;

@@ -21,24 +21,30 @@ use crate::load_generator::{ClientResults, LoadGenerator};
 use crate::machine::probe;
 use crate::measure::MeasurePlan;
 use crate::placement::{Placement, cpus_in_words};
-use crate::run_loop::{ChangedExits, Setup, VcpuRun, parkers, serve_into};
+use crate::run_loop::{ChangedExits, CpuSharers, Setup, VcpuRun, parkers, serve_into};
 use crate::session::LabSession;
 use crate::thread_use::ThreadUse;
 use crate::virtual_speedup::VirtualSpeedup;
 use crate::{
-    GuestMemory, IoAddress, LabError, LabMachine, LabVcpu, LabVm, Payload, Span, VmConfig, Watch, step, ticks,
+    GuestMemory, IoAddress, LabError, LabMachine, LabVcpu, LabVm, Payload, PrivilegeRing, Span, VmConfig, Watch, step,
+    ticks,
 };
 use exitscope_model::Event;
 use exitscope_policy::port_path::DeviceModel;
 use exitscope_scenario::findings::{FindingFigure, FindingRow, Findings, FindingsTable, Unit, counted};
-use exitscope_scenario::{Disk, Doorbell, Op, Program, RegistrationKind, Scenario, SpinWait, VmSpec};
+use exitscope_scenario::{Disk, Doorbell, HandlerSpec, Op, Program, RegistrationKind, Scenario, SpinWait, VmSpec};
 use exitscope_stats::Histogram;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 /// How much longer than asked for a run may take before it counts as hung.
 const HANG_GRACE: Duration = Duration::from_secs(20);
+
+/// Ports of a device that KVM has inside itself: the registers of its interrupt controllers that choose edge or level (`eclr` of
+/// arch/x86/kvm/i8259.c).
+const KERNEL_PORTS: RangeInclusive<u64> = 0x4d0..=0x4d1;
 
 /// One VM of the run.
 struct Guest {
@@ -270,6 +276,7 @@ fn threads_table(machine: &LabMachine, scenario: &Scenario, guests: &[Guest], th
             let figures = vec![
                 FindingFigure::plain("CPU time", Unit::Nanos, thread.cpu.as_nanos() as f64),
                 FindingFigure::plain("sleeps", Unit::Count, thread.sleeps as f64),
+                FindingFigure::plain("preemptions", Unit::Count, thread.preempted as f64),
             ];
             rows.push(FindingRow {
                 labels: vec![name.clone(), vcpu.to_string(), cpus],
@@ -300,7 +307,7 @@ fn guest(
             spec.name
         )));
     }
-    let config = VmConfig { irqchip: false, ..VmConfig::new(spec.vcpus, machine.ring()) };
+    let config = config_of(machine, spec);
     let (vm, vcpus) = LabVm::sharing(&machine.kvm, config, shared, first)?;
     let eventfd = EventFd::new(EFD_NONBLOCK).map_err(|error| LabError::io("eventfd", error))?;
     for registration in &spec.registrations {
@@ -379,6 +386,7 @@ fn play(
     let (disks, first_disk) = disks_of(scenario, &run.guests);
     let watch = Watch::new(turn.length + HANG_GRACE);
     let began = ticks();
+    let beside = sharers(machine, scenario, &run.guests, placement);
     let mut parts = Vec::new();
     for guest in run.guests.iter_mut() {
         let Guest { spec, vcpus, payload, devices, thread, .. } = guest;
@@ -397,6 +405,7 @@ fn play(
             outside: Some(&handler),
             events: turn.keep_events,
             changed: turn.changed,
+            beside: &beside,
             ..setup_of(machine, scenario, &scenario.vms[*spec], &parkers)
         })
         .collect();
@@ -427,6 +436,41 @@ fn play(
     Ok(())
 }
 
+/// Whether a scenario has an access of this VM answered inside KVM where that has a device: at ports of its interrupt controllers.
+fn answered_by_kvm(spec: &VmSpec) -> bool {
+    let at_controllers =
+        |of: &HandlerSpec| of.port && KERNEL_PORTS.contains(&of.first) && KERNEL_PORTS.contains(&of.last);
+    spec.registrations.iter().any(|of| of.kind == RegistrationKind::Kernel && at_controllers(of))
+}
+
+/// By vCPU number: whom it shares its CPUs with.
+fn sharers(machine: &LabMachine, scenario: &Scenario, guests: &[Guest], placement: &Placement) -> Vec<CpuSharers> {
+    let mut threads = Vec::new();
+    for guest in guests {
+        let runs: Vec<u32> = running(&scenario.vms[guest.spec]).map(|(vcpu, _)| vcpu).collect();
+        threads.extend(guest.vcpus.iter().filter(|vcpu| runs.contains(&vcpu.index())).map(LabVcpu::number));
+    }
+    let cpus = |thread: usize| match placement.cpus.get(thread) {
+        Some(cpus) if !cpus.is_empty() => &cpus[..],
+        _ => &machine.cpus[..],
+    };
+    let mut beside = vec![CpuSharers::default(); threads.last().map_or(0, |last| *last as usize + 1)];
+    for (thread, &number) in threads.iter().enumerate() {
+        let own = cpus(thread);
+        let shares = |(other, _): &(usize, &u32)| *other != thread && cpus(*other).iter().any(|cpu| own.contains(cpu));
+        let others = threads.iter().enumerate().filter(shares).map(|(_, number)| *number).collect();
+        beside[number as usize] = CpuSharers { others, cpus: own.len() };
+    }
+    beside
+}
+
+/// What a scenario's VM is made with. With interrupt controllers, it is in a ring in which no halt depends on them.
+fn config_of(machine: &LabMachine, spec: &VmSpec) -> VmConfig {
+    let irqchip = answered_by_kvm(spec);
+    let ring = if irqchip { PrivilegeRing::Three } else { machine.ring() };
+    VmConfig { irqchip, ..VmConfig::new(spec.vcpus, ring) }
+}
+
 /// How a VM's exits are served, but for whom.
 fn setup_of<'a>(
     machine: &'a LabMachine,
@@ -439,6 +483,8 @@ fn setup_of<'a>(
         lock: Some(exit_path.device_lock),
         registers: (spec.registers.read + spec.registers.written > 0).then_some(exit_path.register_sync),
         delay_ns: scenario.costs.delay.time.as_nanos(),
+        // A guest that polls by itself tells KVM not to: kvm_arch_no_poll() of arch/x86/kvm/x86.c.
+        halt_poll: (!spec.cpuidle_haltpoll).then_some(spec.policies.host_halt_poll),
         coalesces: spec.registrations.iter().any(|row| row.kind == RegistrationKind::Coalesced),
         ..Setup::new(machine, parkers)
     }
@@ -485,11 +531,14 @@ pub(crate) fn differences(machine: &LabMachine, scenario: &Scenario) -> Vec<Stri
         let names: Vec<&str> = scenario.threads.iter().map(|thread| thread.name.as_str()).collect();
         said.push(format!("threads of the host are left out: {}", names.join(", ")));
     }
-    let kinds = scenario.vms.iter().flat_map(|vm| &vm.registrations);
-    if kinds.into_iter().any(|registration| registration.kind == RegistrationKind::Kernel) {
-        said.push(
-            "KVM has no in-kernel device that can be put at any address: those accesses go to user space".to_string(),
-        );
+    let has_kernel = |vm: &&VmSpec| vm.registrations.iter().any(|of| of.kind == RegistrationKind::Kernel);
+    if scenario.vms.iter().filter(has_kernel).any(|vm| !answered_by_kvm(vm)) {
+        said.push(format!(
+            "KVM has no in-kernel device that can be put at any address, but those at ports {:#x} and {:#x}: other accesses go to \
+             user space",
+            KERNEL_PORTS.start(),
+            KERNEL_PORTS.end()
+        ));
     }
     if scenario.vms.iter().any(|vm| matches!(vm.spin, SpinWait::Diagnose(_))) {
         let text = "yields let the kernel choose who runs, as the lab has no dispatcher here; lab yield has one";
@@ -497,7 +546,7 @@ pub(crate) fn differences(machine: &LabMachine, scenario: &Scenario) -> Vec<Stri
     }
     if scenario.vms.iter().any(|vm| vm.policies.host_halt_poll.halt_poll_ns.0 > 0) && scenario.vms.iter().any(halts) {
         said.push(
-            "halts wait in user space, where KVM does not poll for them; lab haltpoll has its polling".to_string(),
+            "halts wait in user space, which polls as KVM would; lab haltpoll has KVM's own polling, too".to_string(),
         );
     }
     said

@@ -127,9 +127,20 @@ impl Watch {
 pub struct Parker {
     permit: Mutex<bool>,
     woken: Condvar,
+    asleep: AtomicBool,
 }
 
 impl Parker {
+    /// Whether whoever parks here sleeps, with no wake-up there yet, or will never run again.
+    pub fn is_asleep(&self) -> bool {
+        self.asleep.load(Ordering::Relaxed)
+    }
+
+    /// Whoever parks here will never run again.
+    pub fn retire(&self) {
+        self.asleep.store(true, Ordering::Relaxed);
+    }
+
     /// Takes the wake-up that is there, if one is.
     pub fn take(&self) -> bool {
         std::mem::take(&mut *self.permit.lock().unwrap_or_else(PoisonError::into_inner))
@@ -152,7 +163,9 @@ impl Parker {
                 return false;
             }
             let wait = left.unwrap_or(END_POLL_INTERVAL).min(END_POLL_INTERVAL);
+            self.asleep.store(true, Ordering::Relaxed);
             permit = self.woken.wait_timeout(permit, wait).unwrap_or_else(PoisonError::into_inner).0;
+            self.asleep.store(false, Ordering::Relaxed);
         }
         *permit = false;
         true
@@ -160,7 +173,10 @@ impl Parker {
 
     /// Wakes whoever is parked here, or who will be next.
     pub fn wake(&self) {
-        *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        let mut permit = self.permit.lock().unwrap_or_else(PoisonError::into_inner);
+        *permit = true;
+        self.asleep.store(false, Ordering::Relaxed);
+        drop(permit);
         self.woken.notify_one();
     }
 }

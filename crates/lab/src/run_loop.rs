@@ -48,6 +48,8 @@ pub struct Setup<'a> {
     pub outside: Option<&'a dyn OutboundSink>,
     /// Polls on the parker before waiting there, as KVM does before it blocks; `None`: waits at once.
     pub halt_poll: Option<host_halt_poll::Params>,
+    /// By vCPU number: whom it shares its CPUs with. A vCPU that others want a CPU of does not poll; empty: none does.
+    pub beside: &'a [CpuSharers],
     /// Whether events are kept.
     pub events: bool,
     /// The lock for all devices.
@@ -71,10 +73,20 @@ impl<'a> Setup<'a> {
             halts_in: None,
             outside: None,
             halt_poll: None,
+            beside: &[],
             events: false,
             big_lock: Mutex::default(),
         }
     }
+}
+
+/// Whom a vCPU's thread shares its CPUs with.
+#[derive(Clone, Debug, Default)]
+pub struct CpuSharers {
+    /// The numbers of the other vCPUs that may run on them.
+    pub others: Vec<u32>,
+    /// How many CPUs there are.
+    pub cpus: usize,
 }
 
 /// What is different of one kind of exit, on purpose.
@@ -125,6 +137,7 @@ pub fn serve_into(vcpu: &mut LabVcpu, setup: &Setup, watch: &Watch, served: &mut
     vcpu.share_registers(setup.registers == Some(RegisterSync::Page));
     let mut serving = Serving { setup, watch, clock, poll: HostHaltPoll::new(PollOwner::Vcpu), owed };
     let result = serving.until_done(vcpu, served);
+    setup.parkers.get(vcpu.number() as usize).inspect(|parker| parker.retire());
     served.owed = serving.owed.owes();
     result
 }
@@ -296,11 +309,11 @@ fn poll_for_wake(
         return false;
     };
     let (begin, limit) = (ticks(), poll.start(params, &PollPermission::default()).0);
-    if limit == 0 {
+    if limit == 0 || is_wanted(vcpu, setup) {
         return false;
     }
     polls[0] += 1;
-    while clock.length(ticks() - begin) < limit && !watch.is_over() {
+    while clock.length(ticks() - begin) < limit && !watch.is_over() && !is_wanted(vcpu, setup) {
         if parker.take() {
             polls[1] += 1;
             return true;
@@ -308,6 +321,14 @@ fn poll_for_wake(
         std::hint::spin_loop();
     }
     false
+}
+
+/// Whether another vCPU wants the CPU of this one: KVM then does not poll, kvm_vcpu_can_poll() of virt/kvm/kvm_main.c.
+fn is_wanted(vcpu: &LabVcpu, setup: &Setup) -> bool {
+    setup.beside.get(vcpu.number() as usize).is_some_and(|beside| {
+        let runs = |other: &&u32| setup.parkers.get(**other as usize).is_some_and(|parker| !parker.is_asleep());
+        beside.others.iter().filter(runs).count() >= beside.cpus
+    })
 }
 
 /// One access: who answered it, and what.

@@ -14,6 +14,8 @@ pub struct ThreadUse {
     pub cpu: Duration,
     /// How often it gave the CPU up by itself.
     pub sleeps: u64,
+    /// How often it was taken from it.
+    pub preempted: u64,
     /// For how long it could run and had no CPU; nothing where the kernel does not tell.
     pub waited: Duration,
 }
@@ -25,17 +27,18 @@ impl ThreadUse {
         let (before, had_waited) = (thread_usage(), run_delay());
         let done = body();
         let (after, waited) = (thread_usage(), run_delay().saturating_sub(had_waited));
-        let (cpu, sleeps) = (after.0.saturating_sub(before.0), after.1 - before.1);
-        (done, ThreadUse { cpus: allowed_cpus(), refused: !is_kept, cpu, sleeps, waited })
+        let cpu = after.0.saturating_sub(before.0);
+        let [sleeps, preempted] = [0, 1].map(|kind| after.1[kind] - before.1[kind]);
+        (done, ThreadUse { cpus: allowed_cpus(), refused: !is_kept, cpu, sleeps, preempted, waited })
     }
 }
 
-/// What this thread has used so far: CPU time, and how often it gave the CPU up by itself.
+/// What this thread has used so far: CPU time, and how often it gave the CPU up by itself and how often it was taken from it.
 ///
 /// getrusage() would give the time as of the last tick of this CPU, unless the kernel accounts for time at each exit:
 /// task_cputime_adjusted() of kernel/sched/cputime.c reads `sum_exec_runtime` as it stands. The thread's clock adds what has run since
 /// then: task_sched_runtime() of kernel/sched/core.c calls update_curr() first (Linux 6.12).
-pub fn thread_usage() -> (Duration, u64) {
+pub fn thread_usage() -> (Duration, [u64; 2]) {
     // SAFETY: the kernel fills in one `timespec` and one `rusage`.
     let (time, usage) = unsafe {
         let mut time: libc::timespec = std::mem::zeroed();
@@ -44,7 +47,10 @@ pub fn thread_usage() -> (Duration, u64) {
         libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
         (time, usage)
     };
-    (Duration::new(time.tv_sec as u64, time.tv_nsec as u32), usage.ru_nvcsw as u64)
+    (
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32),
+        [usage.ru_nvcsw, usage.ru_nivcsw].map(|count| count as u64),
+    )
 }
 
 /// For how long this thread has been runnable without a CPU: the second number of its `schedstat` (Linux,

@@ -2,10 +2,12 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod common;
+mod length;
 
 use exitscope_lab::LabMachine;
 use exitscope_lab::running_guests::{GuestProgram, GuestsPlan, GuestsRun, RunningGuests};
 use exitscope_skips::{Skipped, or_skip};
+use length::long_enough;
 use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
@@ -24,10 +26,16 @@ fn machine() -> Result<(LabMachine, MutexGuard<'static, ()>), Skipped> {
     Ok((common::machine()?, guard))
 }
 
-/// Runs guests for so long with a value in a file, and with another one after a quarter of that.
+/// Runs guests with a value in a file, and with another one after a quarter of that.
 fn run(machine: &LabMachine, program: GuestProgram, file: &str, values: [&str; 2]) -> GuestsRun {
+    let once = |length| run_once(machine, program, file, values, length);
+    let run = long_enough(Duration::from_millis(400), once, |run| run.done > 0);
+    assert!(run.done > 0, "{program:?} {file}");
+    run
+}
+
+fn run_once(machine: &LabMachine, program: GuestProgram, file: &str, values: [&str; 2], length: Duration) -> GuestsRun {
     let root = tempfile::tempdir().unwrap();
-    let length = Duration::from_millis(400);
     let write = |root: &Path, value: &str| {
         fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
         fs::write(root.join(file), value).unwrap();
@@ -43,15 +51,13 @@ fn run(machine: &LabMachine, program: GuestProgram, file: &str, values: [&str; 2
         until_eof: false,
     };
     let mut guests = RunningGuests::new(machine, plan).unwrap();
-    let run = thread::scope(|scope| {
+    thread::scope(|scope| {
         scope.spawn(|| {
             thread::sleep(length / 4);
             write(root.path(), values[1]);
         });
         guests.run().unwrap()
-    });
-    assert!(run.done > 0, "{program:?} {file}");
-    run
+    })
 }
 
 #[test]

@@ -15,6 +15,9 @@
 mod classes;
 mod compare;
 mod experiment;
+mod lab_agreement;
+mod lab_cells;
+mod lab_costs;
 mod not_modelled;
 mod page;
 mod predictions;
@@ -28,6 +31,11 @@ pub use compare::{
 pub use experiment::{
     Experiment, ExperimentError, ExperimentRow, FigureFormula, Fit, KeyOverride, RowRole, experiments,
 };
+pub use lab_agreement::{
+    LabAgreement, LabPrediction, LabPredictionError, LabPredictions, TriedCell, cells_table, costs_table, predict_cells,
+};
+pub use lab_cells::{LabCell, LabSetting, PAIRS, PortAnswer, SEED, lab_cells};
+pub use lab_costs::{LAB_EXPERIMENTS, LabCost, LabCostError, LabExperiment, LabMachineCosts, LabReading};
 pub use not_modelled::{NotModelled, NotModelledRow};
 pub use page::{validation_page, write_validation_csv, write_validation_markdown};
 pub use predictions::{BlindPrediction, PredictionRuns, SpreadFigure, prediction_runs, predictions};
