@@ -668,3 +668,58 @@ steps = [{ forever = [{ receive = "there" }, { mmio_write = 0xfed00000 }, { send
     let alone = exitscope().args(["lab", "run"]).arg(&scenario).args(["--by", "2us"]).output().unwrap();
     assert!(stderr(&alone).contains("--delay <WHICH>"), "{}", stderr(&alone));
 }
+
+/// The predictions that were committed, as of this host; of two cells, one of which changes nothing.
+fn predictions(host: &str) -> serde_json::Value {
+    let text = include_str!("../../validation/lab/predictions.json");
+    let mut file: serde_json::Value = serde_json::from_str(text).unwrap();
+    file["host"] = host.into();
+    let cells = file["cells"].as_array_mut().unwrap();
+    let null = cells.pop().unwrap();
+    cells.truncate(1);
+    cells.push(null);
+    file
+}
+
+#[test]
+fn cells_that_were_predicted_are_run_beside_their_predictions() {
+    let _machine = or_skip!(machine());
+    or_skip!(need(allowed_cpus().len() >= 2, Part::TwoCpus, "two vCPUs on a CPU each"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cells.json");
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let predicted = predictions(host.trim());
+    std::fs::write(&file, predicted.to_string()).unwrap();
+    let quick = ["--repeat", "3", "--duration", "300ms", "--format", "json"];
+    let output = exitscope().arg("validate").arg("--lab").arg(&file).args(quick).output().unwrap();
+    // Whatever such short rounds make of it.
+    assert!(output.status.code().is_some_and(|code| code <= 1), "{}", stderr(&output));
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    check_json("lab", [&found]);
+    let rows = found["tables"][1]["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    for (row, cell) in rows.iter().zip(predicted["cells"].as_array().unwrap()) {
+        assert_eq!(row["figures"][0]["value"], cell["times"], "{row}");
+    }
+    assert_eq!(rows[1]["labels"][0], "nothing");
+    // The file is as it was.
+    let kept: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    assert_eq!(kept, predicted);
+}
+
+#[test]
+fn predictions_of_another_host_or_of_nothing_are_refused_before_anything_is_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cells.json");
+    for (text, why) in [
+        (predictions("elsewhere").to_string(), "is of elsewhere, and its costs are that machine's"),
+        ("{}".to_string(), "has no predictions of `validate --lab`"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let output = run(&["validate", "--lab", file.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    }
+    let output = run(&["validate", "--lab", file.to_str().unwrap(), "--format", "markdown"]);
+    assert!(output.status.code() == Some(2) && stderr(&output).contains("no Markdown"), "{}", stderr(&output));
+}

@@ -284,6 +284,21 @@ mod tests {
     }
 
     #[test]
+    fn a_cell_is_predicted_within_its_bounds_and_a_null_is_no_change() {
+        let figures = crate::lab_costs::tests::figures();
+        let machines =
+            [LabMachineCosts::of(&figures, &[]).unwrap(), LabMachineCosts::of(&figures, &[0.6; 12]).unwrap()];
+        let cells = lab_cells(SEED);
+        let user = cells.iter().find(|cell| cell.labels()[0].ends_with("user space")).unwrap();
+        for (cell, from, to) in [(user, 0.5, 0.95), (cells.last().unwrap(), 0.95, 1.05)] {
+            let predicted = predict(*cell, &machines).unwrap();
+            let [low, high] = predicted.bounds;
+            assert!(low < predicted.times && predicted.times < high, "{predicted:?}");
+            assert!(from < predicted.times && predicted.times < to, "{predicted:?}");
+        }
+    }
+
+    #[test]
     fn signs_order_sizes_and_bounds_are_counted_against_no_change() {
         let of = LabAgreement::of(&tried(&[2.0, 0.5, 1.2, 1.05], &[1.9, 0.6, 0.85, 1.0]));
         assert_eq!((of.cells, of.certain, of.right), ([4, 4], 3, 2));

@@ -311,10 +311,10 @@ fn picos(ns: f64) -> Picos {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn figures() -> Vec<LabCost> {
+    pub(crate) fn figures() -> Vec<LabCost> {
         let values = [2e3, 3e3, 12e3, 40e3, 30e3, 14e3, 20e3, 50e3, 3e6, 5.2e6, 7e6, 1.1e5];
         let of = |(experiment, ns): (&LabExperiment, f64)| LabCost {
             name: experiment.name.to_string(),

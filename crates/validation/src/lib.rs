@@ -18,6 +18,7 @@ mod experiment;
 mod lab_agreement;
 mod lab_cells;
 mod lab_costs;
+mod lab_page;
 mod not_modelled;
 mod page;
 mod predictions;

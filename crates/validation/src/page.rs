@@ -3,6 +3,7 @@
 use crate::classes::{Predictability, row_classes};
 use crate::compare::{Copied, Count, ExperimentResult, FitVerdict, RowResult, Validation};
 use crate::experiment::RowRole;
+use crate::lab_page::write_lab;
 use crate::not_modelled::NotModelled;
 use crate::tried::write_tried;
 use exitscope_view::{Page, PageSection, Sentence, Table, TableColumn};
@@ -64,6 +65,7 @@ pub fn write_validation_markdown(validation: &Validation, out: &mut dyn Write) -
     )?;
     write_classes(validation, out)?;
     write_tried(out)?;
+    write_lab(out)?;
     if !validation.copied.is_empty() {
         writeln!(out, "\n## Against copying\n\n{}\n", copying(&validation.copied))?;
         writeln!(out, "| experiment | {} |", COPIED.join(" | "))?;
@@ -124,6 +126,7 @@ fn write_belief(validation: &Validation, out: &mut dyn Write) -> io::Result<()> 
          | Is the scenario like my host? | `sim --check RECORDING`: it predicts no change where they are more than 10 % apart |\n\
          | What becomes of another processor, release or hypervisor? | not predicted: a cost model is one machine's |\n\
          | Which published rows can be predicted at all? | [three classes](#what-can-be-predicted), decided before the model was touched for them |\n\
+         | Does it say what real guests do? | [one program in 48 cells](#the-simulator-beside-the-lab), predicted first, on one machine |\n\
          | What was predicted first and tried afterwards? | [on real guests](#predicted-then-tried), and [published figures that are kept back](predictions.csv) |\n\
          | Will it pay on my host? | [try](try.md) it there |\n",
         changes - wrong,

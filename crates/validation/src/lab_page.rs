@@ -1,0 +1,85 @@
+//! What became of the cells that were predicted and then run on one machine: `lab/result.json`, which `exitscope validate --lab
+//! lab/predictions.json --format json` printed there.
+
+use exitscope_view::{LabFigure, LabReport, LabRow};
+use std::io::{self, Write};
+
+const RESULT: &str = include_str!("../lab/result.json");
+
+/// Writes it as Markdown.
+pub(crate) fn write_lab(out: &mut dyn Write) -> io::Result<()> {
+    let report: LabReport = serde_json::from_str(RESULT)?;
+    let machine = &report.manifest;
+    writeln!(
+        out,
+        "\n## The simulator beside the lab\n\n\
+         One program in 48 cells, each a change of one setting, chosen by a seed: host polling, guest polling, VMs on two CPUs, yields, \
+         critical sections, who answers a port. `exitscope validate --lab FILE` measured what the machine's KVM takes by experiments of \
+         their own, and wrote the predictions into FILE; the same command then ran all cells on real guests, before and after their \
+         change, in turns. `crates/validation/lab` has both files. Predictions were committed before any cell was run, and are not made \
+         anew. The machine: {} on {}, kernel {}, {} CPUs{}.\n",
+        machine.back_end,
+        machine.vendor,
+        machine.kernel,
+        machine.cpus,
+        if machine.emulates_ring_0 {
+            "; its costs are those of an emulating back end, and are in no cost model"
+        } else {
+            ""
+        }
+    )?;
+    for sentence in &report.summary {
+        writeln!(out, "- {sentence}")?;
+    }
+    let [costs, cells] = &report.tables[..] else { return Err(io::Error::other("lab/result.json has no cells")) };
+    writeln!(out, "\n| what the machine takes | time | 95 % interval |\n| --- | ---: | --- |")?;
+    for row in &costs.rows {
+        let time = figure(row, "time").map_or_else(Default::default, |of| {
+            let us = |ns: f64| format!("{:.1}", ns / 1e3);
+            format!("{} us | {} to {}", us(of.value), us(of.low.unwrap_or(of.value)), us(of.high.unwrap_or(of.value)))
+        });
+        writeln!(out, "| {} | {time} |", row.labels[1])?;
+    }
+    writeln!(
+        out,
+        "\nHow many times as much work is done after the change:\n\n\
+         | change | with | predicted | 80 of 100 | measured | 95 % interval |\n| --- | --- | ---: | --- | ---: | --- |"
+    )?;
+    for row in &cells.rows {
+        let [predicted, measured] =
+            ["predicted", "measured"].map(|name| figure(row, name).map_or("– | –".to_string(), ratio));
+        writeln!(out, "| {} | {} | {predicted} | {measured} |", row.labels[0], row.labels[1])?;
+    }
+    Ok(())
+}
+
+fn figure<'a>(row: &'a LabRow, name: &str) -> Option<&'a LabFigure> {
+    row.figures.iter().find(|figure| figure.name == name)
+}
+
+fn ratio(of: &LabFigure) -> String {
+    let [low, high] = [of.low, of.high].map(|end| end.unwrap_or(of.value));
+    format!("{:.2} | {low:.2} to {high:.2}", of.value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab_agreement::LabPredictions;
+    use crate::lab_cells::{SEED, lab_cells};
+
+    #[test]
+    fn the_cells_that_were_run_are_those_that_were_predicted_by_the_seed() {
+        let predictions: LabPredictions = serde_json::from_str(include_str!("../lab/predictions.json")).unwrap();
+        let report: LabReport = serde_json::from_str(RESULT).unwrap();
+        assert_eq!(predictions.seed, SEED);
+        let cells: Vec<_> = predictions.cells.iter().map(|of| of.cell).collect();
+        assert_eq!(cells, lab_cells(SEED));
+        let rows = &report.tables[1].rows;
+        assert_eq!(rows.len(), cells.len());
+        for (row, of) in rows.iter().zip(&predictions.cells) {
+            assert_eq!(row.labels, of.cell.labels());
+            assert_eq!(figure(row, "predicted").unwrap().value, of.times);
+        }
+    }
+}
