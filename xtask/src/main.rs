@@ -83,6 +83,9 @@ enum Task {
     Predictions {
         /// Files of runs in crates/validation/predictions; without any, all
         files: Vec<String>,
+        /// Print docs/predictions-2.csv: the same file by what is simulated now
+        #[arg(long, conflicts_with = "files")]
+        again: bool,
     },
     /// Take damaged traces through the whole command
     Fuzz(fuzz::Flags),
@@ -123,7 +126,7 @@ fn main() -> ExitCode {
         Task::Bench(flags) => bench::run(&flags).map(done),
         Task::RunOnce { command } => bench::run_once(&command).map(done),
         Task::Figures(flags) => figures::run(&flags).map(done),
-        Task::Predictions { files } => predictions(&files).map(done),
+        Task::Predictions { files, again } => predictions(&files, again).map(done),
         Task::Fuzz(flags) => fuzz::run(&flags).map(done),
         Task::Metamorphic(flags) => fuzz::metamorphic(&flags).map(done),
         Task::Dist(flags) => dist::run(&flags).map(done),
@@ -171,9 +174,10 @@ fn write_docs() -> anyhow::Result<()> {
 }
 
 /// Has the crate of published figures print its predictions beside what the simulator now makes of them.
-fn predictions(files: &[String]) -> anyhow::Result<()> {
+fn predictions(files: &[String], again: bool) -> anyhow::Result<()> {
     let mut example = cargo()?;
     example.args(["run", "--quiet", "--package", "exitscope-validation", "--example", "predict", "--"]).args(files);
+    example.args(again.then_some("--again"));
     ensure!(example.status()?.success(), "{example:?} failed");
     Ok(())
 }

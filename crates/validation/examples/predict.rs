@@ -1,14 +1,18 @@
-//! What the simulator makes of the figures of docs/predictions.csv, beside what was predicted: `predict [FILE OF RUNS…]`.
+//! What the simulator makes of the figures of docs/predictions.csv, beside what was predicted: `predict [FILE OF RUNS…]`. With
+//! `predict --again`, the file anew by what is simulated now: docs/predictions-2.csv.
 //!
 //! ```text
 //! docs/predictions.csv ─┐
 //! predictions/*.toml ───┴─► a line for each figure: as predicted │ as simulated now
 //! ```
 
-use exitscope_validation::{prediction_runs, predictions};
+use exitscope_validation::{predicted_again, prediction_runs, predictions};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let asked: Vec<String> = std::env::args().skip(1).collect();
+    if asked == ["--again"] {
+        return again();
+    }
     let kept = predictions()?;
     println!("id,predicted,low,high,simulated: median,tenth,nine tenths,least,greatest,combinations");
     for runs in prediction_runs()?.into_iter().filter(|runs| asked.is_empty() || asked.contains(&runs.name)) {
@@ -26,4 +30,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     Ok(())
+}
+
+/// Prints the whole file anew.
+fn again() -> Result<(), Box<dyn std::error::Error>> {
+    let mut out = csv::Writer::from_writer(std::io::stdout());
+    for prediction in predicted_again()? {
+        out.serialize(prediction)?;
+    }
+    Ok(out.flush()?)
 }

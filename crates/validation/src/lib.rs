@@ -39,5 +39,7 @@ pub use lab_cells::{LabCell, LabSetting, PAIRS, PortAnswer, SEED, lab_cells};
 pub use lab_costs::{LAB_EXPERIMENTS, LabCost, LabCostError, LabExperiment, LabMachineCosts, LabReading};
 pub use not_modelled::{NotModelled, NotModelledRow};
 pub use page::{validation_page, write_validation_csv, write_validation_markdown};
-pub use predictions::{BlindPrediction, PredictionRuns, SpreadFigure, prediction_runs, predictions};
+pub use predictions::{
+    BlindPrediction, PredictionRuns, SpreadFigure, later_predictions, predicted_again, prediction_runs, predictions,
+};
 pub use published::{Published, published};

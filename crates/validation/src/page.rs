@@ -127,7 +127,7 @@ fn write_belief(validation: &Validation, out: &mut dyn Write) -> io::Result<()> 
          | What becomes of another processor, release or hypervisor? | not predicted: a cost model is one machine's |\n\
          | Which published rows can be predicted at all? | [three classes](#what-can-be-predicted), decided before the model was touched for them |\n\
          | Does it say what real guests do? | [one program in 48 cells](#the-simulator-beside-the-lab), predicted first, on one machine |\n\
-         | What was predicted first and tried afterwards? | [on real guests](#predicted-then-tried), and [published figures that are kept back](predictions.csv) |\n\
+         | What was predicted first and tried afterwards? | [on real guests](#predicted-then-tried), and published figures that are kept back, [at first](predictions.csv) and [at the end](predictions-2.csv) |\n\
          | Will it pay on my host? | [try](try.md) it there |\n",
         changes - wrong,
         near - changes_near,

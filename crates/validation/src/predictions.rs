@@ -6,17 +6,23 @@
 //! ```
 //!
 //! The file is what was predicted, and is not made from the scenarios: a later simulator gives other figures, and `cargo xtask
-//! predictions` prints them beside it.
+//! predictions` prints them beside it. What it gave at the end is kept as well, in docs/predictions-2.csv.
 
 use crate::compare::{Figures, run_all, simulated};
 use crate::experiment::{Experiment, ExperimentError, ExperimentRow, FigureFormula, KeyOverride, RowRole, experiments};
 use crate::published::published;
 use exitscope_scenario::{Scenario, ScenarioDocument};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What was predicted, as it is kept.
 const PREDICTIONS: &str = include_str!("../../../docs/predictions.csv");
+
+/// The same at the end of the work on the simulator that followed: `cargo xtask predictions --again` printed it.
+const LATER: &str = include_str!("../../../docs/predictions-2.csv");
+
+/// What the runs gave when the first file was written: the medians that `cargo xtask predictions` printed then.
+const FIRST: &str = include_str!("../predictions/first.csv");
 
 /// Each file of runs, and the scenario that it may bring.
 const FILES: &[(&str, &str, Option<&str>)] = &[
@@ -29,7 +35,7 @@ const FILES: &[(&str, &str, Option<&str>)] = &[
 ];
 
 /// A line of docs/predictions.csv.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BlindPrediction {
     /// The published row.
@@ -53,6 +59,52 @@ pub struct BlindPrediction {
 /// All predictions, or the line that is none.
 pub fn predictions() -> Result<Vec<BlindPrediction>, csv::Error> {
     csv::Reader::from_reader(PREDICTIONS.as_bytes()).deserialize().collect()
+}
+
+/// The same by the later simulator.
+pub fn later_predictions() -> Result<Vec<BlindPrediction>, csv::Error> {
+    csv::Reader::from_reader(LATER.as_bytes()).deserialize().collect()
+}
+
+/// What was simulated of a figure when it was predicted.
+#[derive(Deserialize)]
+struct FirstFigure {
+    id: String,
+    median: f64,
+}
+
+/// The file of predictions anew: each value, and its bounds, as much higher or lower as what is simulated of it is now. A figure that is
+/// worked out without the simulator stays as it is.
+pub fn predicted_again() -> Result<Vec<BlindPrediction>, Box<dyn std::error::Error>> {
+    let first: Vec<FirstFigure> = csv::Reader::from_reader(FIRST.as_bytes()).deserialize().collect::<Result<_, _>>()?;
+    let mut figures: Vec<SpreadFigure> = Vec::new();
+    for runs in prediction_runs()? {
+        figures.extend(runs.simulate(&[])?);
+    }
+    let times = |id: &str| {
+        let now = figures.iter().find(|of| of.id == id)?.median;
+        Some(now / first.iter().find(|of| of.id == id)?.median)
+    };
+    let again = |kept: BlindPrediction| match times(&kept.id) {
+        Some(times) => kept.times(times),
+        None => kept,
+    };
+    Ok(predictions()?.into_iter().map(again).collect())
+}
+
+impl BlindPrediction {
+    /// So many times as much; a percentage that cannot be more than 100 stays below.
+    fn times(self, times: f64) -> BlindPrediction {
+        let is_part = self.unit == "%" && self.high.is_some_and(|high| high <= 100.0);
+        let most = if is_part { 100.0 } else { f64::INFINITY };
+        let moved = |of: f64| four_digits((of * times).min(most));
+        BlindPrediction { value: self.value.map(moved), low: self.low.map(moved), high: self.high.map(moved), ..self }
+    }
+}
+
+/// Rounded to four digits.
+fn four_digits(value: f64) -> f64 {
+    format!("{value:.3e}").parse().unwrap_or(value)
 }
 
 /// Runs that predict figures that are not in the table of published ones.

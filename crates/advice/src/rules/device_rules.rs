@@ -4,7 +4,7 @@
 //! vCPUs; of an idle one, against one CPU, since it should need none.
 
 use super::not_judged::{Gap, Lacks};
-use super::simulated_gain::{InKernelPath, SOURCE, Simulate, spared};
+use super::simulated_gain::{InKernelPath, Simulate, how_simulated, spared};
 use super::{polling, reasons};
 use crate::cause::{CauseSubject, Covered, CureLookup, RuleAnswer};
 use crate::cures::cure::{Acts, Cure, CureCondition, Least, Remedy, Switch, by_hand};
@@ -795,7 +795,7 @@ impl JudgedVm<'_> {
                 headline: of(usual, (least + most) / 2.0),
                 low: of(sure_cost(cell), least),
                 high: of(cell.cost().0, most),
-                how: GainMethod::Simulated(SOURCE),
+                how: GainMethod::Simulated(how_simulated(way)),
             },
             None => GainRange {
                 headline: about.trip.min(usual),

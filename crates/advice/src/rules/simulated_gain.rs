@@ -18,13 +18,25 @@ pub enum InKernelPath {
     Ioeventfd,
 }
 
-/// What the simulator says: of the time of accesses of this kind, the share that this way spares, 0 to 1, on each cost model;
-/// nothing where it has no costs of such a machine.
+/// What the simulator says: of the time of accesses of this kind, the shares that this way spares, 0 to 1, on each cost model and with
+/// its assumed costs otherwise; nothing where it has no costs of such a machine.
 pub type Simulate<'a> = dyn Fn(SubjectKind, InKernelPath) -> Vec<f64> + 'a;
 
 /// What the shares are of.
-pub(crate) const SOURCE: &str = "what an answer in the kernel saves of each access, as simulated for several x86 hosts: at least the \
-    smallest share, with no exit counted longer than the median; at most the largest share of all their time";
+pub(crate) const fn how_simulated(way: InKernelPath) -> &'static str {
+    match way {
+        InKernelPath::Device => {
+            "what an answer in the kernel saves of each access, as simulated for several x86 hosts, with assumed costs drawn within their \
+             ranges, of which the device model's own work moves it most: at least the smallest share, with no exit counted longer than \
+             the median; at most the largest share of all their time"
+        }
+        InKernelPath::Ioeventfd => {
+            "what an ioeventfd saves of each access, as simulated for several x86 hosts, with assumed costs drawn within their ranges, of \
+             which that of signalling an eventfd moves it most: at least the smallest share, with no exit counted longer than the \
+             median; at most the largest share of all their time"
+        }
+    }
+}
 
 /// The least and the most that this way spares.
 pub(crate) fn spared(simulate: &Simulate<'_>, kind: SubjectKind, way: InKernelPath) -> Option<(f64, f64)> {
