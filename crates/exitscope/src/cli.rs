@@ -943,13 +943,8 @@ pub struct SimArgs {
     /// that they assume otherwise, as --uncertainty does. `lab run --against` scores it, `exitscope predictions` counts
     #[arg(long, value_name = "FILE", requires = "set")]
     pub predictions: Option<PathBuf>,
-    /// Compare the scenario, as its file has it, with a recording of what it stands for: where vCPUs, exits, halts or cost are
-    /// more than 10 % off, what --set changes is not predicted, and the exit status is 1
-    #[arg(long, value_name = "RECORDING")]
-    pub check: Option<PathBuf>,
-    /// With --check: only these VMs of the recording, as `report --vm` takes them
-    #[arg(long = "check-vm", value_name = "NAME|PID", value_delimiter = ',', requires = "check")]
-    pub check_vms: Vec<String>,
+    #[command(flatten)]
+    pub check: ScenarioCheckArgs,
     /// Run the scenario with other seeds, and about 140 times with the numbers that it assumes otherwise, within their stated ranges
     /// (docs/scenario.md); show from where to where each figure may be, and which number moves it most. What --set sets is not assumed
     #[arg(long, conflicts_with = "trace")]
@@ -959,12 +954,26 @@ pub struct SimArgs {
     pub format: SimFormat,
 }
 
+/// A recording that a scenario is held against.
+#[derive(Debug, Args)]
+pub struct ScenarioCheckArgs {
+    /// Compare the scenario, as its file has it, with a recording of what it stands for: where vCPUs, exits, halts or cost are
+    /// more than 10 % off, what other values change is not predicted, and the exit status is 1
+    #[arg(long = "check", value_name = "RECORDING")]
+    pub recording: Option<PathBuf>,
+    /// With --check: only these VMs of the recording, as `report --vm` takes them
+    #[arg(long = "check-vm", value_name = "NAME|PID", value_delimiter = ',', requires = "recording")]
+    pub vms: Vec<String>,
+}
+
 #[derive(Debug, Args)]
 pub struct SweepArgs {
     #[command(flatten)]
     pub scenario: ScenarioArgs,
     #[command(flatten)]
     pub limits: LimitArgs,
+    #[command(flatten)]
+    pub check: ScenarioCheckArgs,
     /// Vary a key that --set takes: a list (halt_poll_ns=0,50us,200us), evenly spaced values (=0us..200us:5), or each
     /// a multiple of the one before (=10us..1ms:*2), and lists of these; with several, every combination is run
     #[arg(long, value_name = "KEY=VALUES", required = true, value_parser = exitscope_scenario::vary_axis::parse)]

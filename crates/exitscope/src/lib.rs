@@ -47,6 +47,7 @@ mod replay;
 mod report;
 mod report_plan;
 mod saved_run;
+mod scenario_check;
 mod scenario_file;
 mod select;
 mod serve;

@@ -1,23 +1,20 @@
 //! `exitscope sim`.
 
 use crate::assumed_runs::uncertainty;
-use crate::cli::{ClockArgs, SimArgs, SimFormat};
+use crate::cli::{SimArgs, SimFormat};
 use crate::output_file::{is_none_of, replace};
-use crate::read::RecordingAccess;
-use crate::select::SelectedExits;
+use crate::scenario_check::checked;
 use crate::terminal::terminal_style;
 use crate::{Outcome, predictions, scenario_file, sim_predictions, write_json};
 use anyhow::bail;
-use exitscope_analysis::{Dimension, Facts, FactsOptions};
-use exitscope_pipeline::{SimTraceWriter, read_alone, vms_named};
+use exitscope_pipeline::SimTraceWriter;
 use exitscope_scenario::Scenario;
 use exitscope_scenario::outcome::SimOutcome;
 use exitscope_signals::{catch_signals, signalled};
 use exitscope_sim::{Limits, Unseen};
 use exitscope_trace::WrittenTrace;
-use exitscope_view::{ScenarioRow, SimCheck, SimReport, simulated_page, write_metrics_csv, write_page};
+use exitscope_view::{SimReport, simulated_page, write_metrics_csv, write_page};
 use std::io::Write;
-use std::path::Path;
 
 pub fn run(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if args.uncertainty && args.format == SimFormat::Csv {
@@ -28,10 +25,8 @@ pub fn run(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let scenario = document.scenario()?;
     scenario_file::warn_of_knobs(&document, &scenario);
     args.predictions.as_deref().map_or(Ok(()), predictions::can_add)?;
-    let as_it_is =
-        || scenario_file::parse(&name, &text, &[], args.scenario.seed)?.scenario().map_err(anyhow::Error::from);
-    let checked = args.check.as_deref().map(|recording| checked(args, &as_it_is()?, recording)).transpose()?;
-    let mut run = match checked {
+    let changes = args.scenario.set.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let mut run = match checked(&args.check, &args.scenario, &args.limits, changes)? {
         Some(baseline) if baseline.check.as_ref().is_some_and(|check| !check.agrees) => baseline,
         checked => {
             let outcome = simulate(args, &scenario)?;
@@ -63,7 +58,7 @@ fn simulate(args: &SimArgs, scenario: &Scenario) -> anyhow::Result<SimOutcome> {
     let Some(path) = &args.trace else {
         return Ok(exitscope_sim::run(scenario, Unseen, limits)?.0);
     };
-    let read = args.check.iter().chain([&args.scenario.scenario]).cloned().collect::<Vec<_>>();
+    let read = args.check.recording.iter().chain([&args.scenario.scenario]).cloned().collect::<Vec<_>>();
     is_none_of(path, &read, "--trace")?;
     catch_signals()?;
     let limits = Limits { stop: || signalled().is_some(), ..limits };
@@ -72,36 +67,6 @@ fn simulate(args: &SimArgs, scenario: &Scenario) -> anyhow::Result<SimOutcome> {
         say_left_out(recorder.finish()?);
         Ok(outcome)
     })
-}
-
-/// The run of the scenario as its file has it, beside a recording.
-fn checked(args: &SimArgs, scenario: &Scenario, recording: &Path) -> anyhow::Result<SimReport> {
-    if scenario.host.ganged {
-        bail!(
-            "--check: where a core's threads are ganged, a recording has an exit of each, a run only of the one that had a reason"
-        );
-    }
-    let (outcome, _) = exitscope_sim::run(scenario, Unseen, scenario_file::limits(&args.limits))?;
-    let own = ScenarioRow::of(scenario, args.scenario.scenario.display().to_string(), Vec::new());
-    let run = SimReport::of(&outcome, scenario, own);
-    let access = RecordingAccess::of(&ClockArgs::default());
-    let input = access.open_one(recording)?;
-    let mut exits = SelectedExits::all(access);
-    if !args.check_vms.is_empty() {
-        exits.selection.vms = vms_named(&args.check_vms, std::slice::from_ref(&input), exits.options)?;
-    }
-    let wanted = FactsOptions { by: vec![Dimension::Reason], slowest: 0, selection: exits.selection };
-    let (trace, mut facts) = read_alone(&input, exits.options, || Facts::new(&wanted))?;
-    trace.has_events()?;
-    if let Some((first, last)) = trace.span {
-        facts.end(first, last, &trace.vcpu_of);
-    }
-    if facts.divisions.is_empty() {
-        bail!("{}: no exit to compare the scenario with", recording.display());
-    }
-    let changes = args.scenario.set.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    let check = SimCheck::of(&run, &facts, trace.timed_exits, recording.display().to_string(), changes);
-    Ok(SimReport { check: Some(check), ..run })
 }
 
 /// Says of how many events perf.data has no place for.

@@ -8,6 +8,7 @@
 use crate::assumed_runs::assumed_runs;
 use crate::cli::{SimFormat, SweepArgs};
 use crate::html_output;
+use crate::scenario_check::checked;
 use crate::scenario_file;
 use crate::terminal::terminal_style;
 use crate::{Outcome, write_json};
@@ -18,7 +19,8 @@ use exitscope_scenario::vary_axis::Axes;
 use exitscope_scenario::{Scenario, ScenarioDocument};
 use exitscope_sim::{Limits, Unseen, possible_metrics};
 use exitscope_view::{
-    AssumedRuns, AxisRow, Configuration, Sweep, SweepMetric, SweepMetrics, sweep_page, write_page, write_sweep_csv,
+    AssumedRuns, AxisRow, Configuration, Sweep, SweepMetric, SweepMetrics, simulated_page, sweep_page, write_page,
+    write_sweep_csv,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
@@ -49,6 +51,9 @@ pub fn run(args: &SweepArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Fine);
     }
     scenario_file::warn_of_knobs(&grid.document(first)?, &scenario);
+    if !is_as_recorded(args, out)? {
+        return Ok(Outcome::Findings);
+    }
     let asked = SweepMetrics::new(&args.metrics, args.best.as_deref(), &possible_metrics(&scenario), &scenario)?;
     let runs = run_all(args, &grid, &checked, &asked)?;
     let figures = runs.chunks(args.replicates as usize);
@@ -79,6 +84,20 @@ pub fn run(args: &SweepArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         html_output::write(to, |out| write_result_page(&ResultPage::Sweep { sweep: &sweep }, out))?;
     }
     Ok(if failed { Outcome::Failed } else { Outcome::Fine })
+}
+
+/// Whether the scenario is what was recorded, if there is a recording; where it is not, it is shown instead of what values change.
+fn is_as_recorded(args: &SweepArgs, out: &mut dyn Write) -> anyhow::Result<bool> {
+    let set = args.scenario.set.iter().map(|(key, value)| format!("{key}={value}"));
+    let changes = set.chain(args.vary.iter().map(|axis| axis.key.clone())).collect();
+    let Some(baseline) = checked(&args.check, &args.scenario, &args.limits, changes)? else { return Ok(true) };
+    let Some(check) = &baseline.check else { return Ok(true) };
+    match (check.agrees, args.format, &args.html) {
+        // A page, JSON or rows of a sweep cannot say that nothing was varied.
+        (false, SimFormat::Text, None) => write_page(&simulated_page(&baseline), terminal_style(), out)?,
+        _ => say!("{}", check.verdict()),
+    }
+    Ok(check.agrees)
 }
 
 /// Every configuration, with assumed numbers otherwise.

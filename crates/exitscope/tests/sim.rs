@@ -465,6 +465,36 @@ fn a_scenario_that_is_not_the_recording_predicts_no_change_and_says_what_differs
 }
 
 #[test]
+fn a_sweep_of_a_scenario_that_is_not_the_recording_varies_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = folder.path().join("own.data");
+    let own = recording.to_str().unwrap();
+    page("sim", "ping-pong", &["--trace", own, "--set", "duration=300ms"]);
+    let vary = ["--vary", "guest_halt_poll_ns=0,200us", "--replicates", "1", "--set", "duration=20ms"];
+    let sweep = |recording: &str, format: &str| {
+        let check = ["--check", recording, "--format", format];
+        run(&[&["sweep", &scenario("ping-pong")], &vary[..], &check].concat())
+    };
+    let output = sweep(own, "json");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    check_json("sweep", [&serde_json::from_str(&stdout(&output)).unwrap()]);
+    assert!(stderr(&output).contains("is within 10 %"), "{}", stderr(&output));
+
+    let other = common::corpus("x86-svm/t2.data.gz");
+    let other = other.to_str().unwrap();
+    let output = sweep(other, "text");
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(
+        stdout(&output).contains("duration=20ms, guest_halt_poll_ns changes is not predicted"),
+        "{}",
+        stdout(&output)
+    );
+    let output = sweep(other, "csv");
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""));
+    assert!(stderr(&output).contains("is not within 10 %"), "{}", stderr(&output));
+}
+
+#[test]
 fn what_cannot_be_checked_is_an_error() {
     for (arguments, says) in
         [(&["--check", "/no/such/recording"][..], "/no/such/recording"), (&["--check-vm", "pair"], "--check")]

@@ -123,7 +123,7 @@ fn write_belief(validation: &Validation, out: &mut dyn Write) -> io::Result<()> 
          | How high is the figure afterwards? | do not rely on it: {} of {} within 25 % |\n\
          | Is that better than copying the figure of the configuration before? | yes in {}; no in {} |\n\
          | How sure is one figure? | `sim --uncertainty`: its range over all numbers that are assumed, and which of them moves it most |\n\
-         | Is the scenario like my host? | `sim --check RECORDING`: it predicts no change where they are more than 10 % apart |\n\
+         | Is the scenario like my host? | `sim` and `sweep --check RECORDING`: they predict no change where they are more than 10 % apart |\n\
          | What becomes of another processor, release or hypervisor? | not predicted: a cost model is one machine's |\n\
          | Which published rows can be predicted at all? | [three classes](#what-can-be-predicted), decided before the model was touched for them |\n\
          | Does it say what real guests do? | [one program in 48 cells](#the-simulator-beside-the-lab), predicted first, on one machine |\n\
