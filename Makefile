@@ -68,7 +68,7 @@ web/dist/page.html: web/node_modules/.package-lock.json $(wildcard web/src/*) we
 	cd web && npm run --silent build
 
 dist: rust page ## Make what people install, in dist/: `cargo xtask dist --check` then tries it, as root
-	@.ci/install cc dpkg-deb
+	@.ci/install cc dpkg-deb python3-venv
 	$(CARGO) xtask dist
 
 demo: rust page ## Account for the exits of a recorded guest: as text, and as a page

@@ -17,7 +17,7 @@ mod sim;
 mod store;
 mod xentrace;
 
-use crate::{cargo, root, target};
+use crate::{dist, root, target};
 use anyhow::{Context, bail, ensure};
 use flate2::read::MultiGzDecoder;
 use std::fmt::Write as _;
@@ -127,32 +127,32 @@ fn trace_page(rounds: u32) -> anyhow::Result<String> {
         let found = Command::new(tool).arg(asked).stdout(Stdio::null()).stderr(Stdio::null()).status();
         ensure!(found.is_ok(), "{tool} is missing; `make bench` installs it");
     }
-    build()?;
+    let program = build()?;
     let perf = perf_input("perf.data", PERF_TIMES)?;
     let larger = perf_input("larger perf.data", PERF_TIMES * LARGER)?;
     let tracedat = tracedat_input()?;
     let xen = xentrace_input("xentrace", XENTRACE_TIMES)?;
     let larger_xen = xentrace_input("larger xentrace", XENTRACE_TIMES * LARGER)?;
     let mut speed = vec![
-        exitscope(&perf)?,
-        exitscope_page(&perf)?,
+        exitscope(&perf, &program),
+        exitscope_page(&perf, &program),
         perf_kvm_stat(&perf),
         perf_script(&perf),
         floor(&perf),
-        exitscope(&tracedat)?,
+        exitscope(&tracedat, &program),
         trace_cmd(&tracedat),
         floor(&tracedat),
-        exitscope_xen(&xen)?,
+        exitscope_xen(&xen, &program),
         xenalyze(&xen),
         floor(&xen),
     ];
     let mut large = vec![
-        exitscope(&larger)?,
-        exitscope_page(&larger)?,
+        exitscope(&larger, &program),
+        exitscope_page(&larger, &program),
         perf_kvm_stat(&larger),
         perf_script(&larger),
         floor(&larger),
-        exitscope_xen(&larger_xen)?,
+        exitscope_xen(&larger_xen, &program),
         xenalyze(&larger_xen),
         floor(&larger_xen),
     ];
@@ -162,7 +162,7 @@ fn trace_page(rounds: u32) -> anyhow::Result<String> {
     let long = perf_input("largest perf.data", page::TIMES)?;
     // Writing it back to disk would take time from what is measured.
     File::open(&long.path)?.sync_all()?;
-    let mut longest = vec![exitscope(&long)?, perf_kvm_stat(&long), floor(&long)];
+    let mut longest = vec![exitscope(&long, &program), perf_kvm_stat(&long), floor(&long)];
     let measured = in_rounds("largest input", large_rounds, &mut longest);
     let inputs = [&perf, &larger, &long, &tracedat, &xen, &larger_xen];
     let text = measured.and_then(|()| trace_text([rounds, large_rounds], &inputs, &speed, &large, &longest));
@@ -185,27 +185,25 @@ fn in_rounds(what: &str, rounds: u32, cases: &mut [Case]) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Builds exitscope as it is measured.
-fn build() -> anyhow::Result<()> {
-    let status = cargo()?.args(["build", "--release", "--quiet", "--package", "exitscope"]).status()?;
-    ensure!(status.success(), "exitscope does not build");
-    Ok(())
+/// What of exitscope is measured, for the sections that measure it.
+const MEASURED: &str = "exitscope is the program that packages have (`make dist`).";
+
+/// Builds exitscope as it is measured: as people get it.
+fn build() -> anyhow::Result<PathBuf> {
+    dist::build().context("exitscope does not build")
 }
 
-fn exitscope(input: &Input) -> anyhow::Result<Case<'_>> {
-    let program = target()?.join("release/exitscope");
-    Ok(case(input, "exitscope report", program, &["report"], &[]))
+fn exitscope<'a>(input: &'a Input, program: &Path) -> Case<'a> {
+    case(input, "exitscope report", program.into(), &["report"], &[])
 }
 
 /// The page goes nowhere; where its front end was not built (`make page`), this fails.
-fn exitscope_page(input: &Input) -> anyhow::Result<Case<'_>> {
-    let program = target()?.join("release/exitscope");
-    Ok(case(input, "exitscope report --html", program, &["report", "--html", "/dev/null"], &[]))
+fn exitscope_page<'a>(input: &'a Input, program: &Path) -> Case<'a> {
+    case(input, "exitscope report --html", program.into(), &["report", "--html", "/dev/null"], &[])
 }
 
-fn exitscope_xen(input: &Input) -> anyhow::Result<Case<'_>> {
-    let program = target()?.join("release/exitscope");
-    Ok(case(input, "exitscope report --tsc-hz", program, &["report", "--tsc-hz", "2596120000"], &[]))
+fn exitscope_xen<'a>(input: &'a Input, program: &Path) -> Case<'a> {
+    case(input, "exitscope report --tsc-hz", program.into(), &["report", "--tsc-hz", "2596120000"], &[])
 }
 
 fn xenalyze(input: &Input) -> Case<'_> {
@@ -390,7 +388,7 @@ fn trace_text(
     }
     writeln!(
         page,
-        "\n## Time\n\nMedians of {rounds} rounds ({large_rounds} for larger inputs), in which the commands took turns. *Ratio* is the command's time over that of exitscope's text, the median of those of each round.\n"
+        "\n## Time\n\nMedians of {rounds} rounds ({large_rounds} for larger inputs), in which the commands took turns. *Ratio* is the command's time over that of exitscope's text, the median of those of each round. {MEASURED}\n"
     )?;
     writeln!(page, "| input | command | wall time | fastest – slowest | ratio | peak memory |")?;
     writeln!(page, "| --- | --- | ---: | ---: | ---: | ---: |")?;

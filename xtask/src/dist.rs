@@ -92,7 +92,7 @@ fn make_all(flags: &Flags, folder: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(folder)?;
     let program = match &flags.program {
         Some(program) => program.clone(),
-        None => compile::compile(&Flavour::PLAIN, root(), &target()?.join("dist"))?,
+        None => build()?,
     };
     tarball::make(&Flavour::PLAIN, &program, folder)?;
     if flags.fleet {
@@ -106,6 +106,11 @@ fn make_all(flags: &Flags, folder: &Path) -> anyhow::Result<()> {
         wheel::make(folder)?;
     }
     sbom::make(folder)
+}
+
+/// Builds the program that packages have; gives it.
+pub fn build() -> anyhow::Result<PathBuf> {
+    compile::compile(&Flavour::PLAIN, root(), &target()?.join("dist"))
 }
 
 /// Where packages are put.

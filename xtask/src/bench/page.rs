@@ -4,8 +4,8 @@
 //! t2.data × 600 ─► exitscope report --html ─► target/bench/page.html ─► web/test/bench.mjs ─► a section
 //! ```
 
-use super::{Case, Input, case, inputs, measure, median};
-use crate::{root, target};
+use super::{Case, Input, MEASURED, case, inputs, measure, median};
+use crate::root;
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 use std::ffi::OsStr;
@@ -60,21 +60,21 @@ struct Gesture {
 
 /// Builds, makes the page, measures, and writes the section. The recording takes 8 GB of disk while the page is made.
 pub fn section() -> anyhow::Result<String> {
-    super::build()?;
+    let program = super::build()?;
     let source = super::unpacked("x86-svm/t2.data")?;
     let large = source.with_file_name("t2-page.data");
     eprintln!("bench: making {} and its page", large.display());
     let page = large.with_file_name("page.html");
     inputs::repeat_perf(&source, &large, TIMES_WHOLE)?;
-    exitscope(&large, &["--html".as_ref(), page.as_os_str()])?;
-    let whole = (exits(&large)?, std::fs::metadata(&page)?.len());
+    exitscope(&program, &large, &["--html".as_ref(), page.as_os_str()])?;
+    let whole = (exits(&program, &large)?, std::fs::metadata(&page)?.len());
     inputs::repeat_perf(&source, &large, TIMES)?;
     // Writing it back to disk would take time from what is measured.
     std::fs::File::open(&large)?.sync_all()?;
-    let made = exits(&source).and_then(|once| {
-        let exits = exits(&large)?;
+    let made = exits(&program, &source).and_then(|once| {
+        let exits = exits(&program, &large)?;
         ensure!(exits == once * TIMES, "{exits} exits found, {} expected", once * TIMES);
-        Ok((exits, reports(&large, &page)?))
+        Ok((exits, reports(&program, &large, &page)?))
     });
     std::fs::remove_file(&large)?;
     let (exits, times) = made?;
@@ -103,12 +103,11 @@ struct Reports {
 }
 
 /// What a report takes as text and as the page that it leaves behind, in rounds.
-fn reports(large: &Path, page: &Path) -> anyhow::Result<Reports> {
+fn reports(program: &Path, large: &Path, page: &Path) -> anyhow::Result<Reports> {
     let input = Input { name: "page", path: large.to_path_buf(), events: 0 };
-    let program = target()?.join("release/exitscope");
     let page = page.display().to_string();
-    let text = case(&input, "text", program.clone(), &["report"], &[]);
-    let page = case(&input, "page", program, &["report", "--html", &page], &[]);
+    let text = case(&input, "text", program.into(), &["report"], &[]);
+    let page = case(&input, "page", program.into(), &["report", "--html", &page], &[]);
     let seconds = |case: &Case| anyhow::Ok(measure(case)?.0.as_secs_f64());
     let rounds = (0..REPORTS).map(|_| Ok((seconds(&text)?, seconds(&page)?)));
     let rounds: Vec<(f64, f64)> = rounds.collect::<anyhow::Result<_>>()?;
@@ -123,14 +122,15 @@ fn reports(large: &Path, page: &Path) -> anyhow::Result<Reports> {
 }
 
 /// How many exits are in a recording.
-fn exits(path: &Path) -> anyhow::Result<u64> {
-    let report: serde_json::Value = serde_json::from_slice(&exitscope(path, &["--format".as_ref(), "json".as_ref()])?)?;
+fn exits(program: &Path, path: &Path) -> anyhow::Result<u64> {
+    let report: serde_json::Value =
+        serde_json::from_slice(&exitscope(program, path, &["--format".as_ref(), "json".as_ref()])?)?;
     report["total"]["count"].as_u64().context("the report's exits")
 }
 
 /// What `exitscope report` prints.
-fn exitscope(path: &Path, flags: &[&OsStr]) -> anyhow::Result<Vec<u8>> {
-    let output = Command::new(target()?.join("release/exitscope")).arg("report").arg(path).args(flags).output()?;
+fn exitscope(program: &Path, path: &Path, flags: &[&OsStr]) -> anyhow::Result<Vec<u8>> {
+    let output = Command::new(program).arg("report").arg(path).args(flags).output()?;
     ensure!(output.status.success(), "exitscope report: {}", String::from_utf8_lossy(&output.stderr));
     Ok(output.stdout)
 }
@@ -156,7 +156,7 @@ fn text(of: &Measured, exits: u64, (whole, bytes): (u64, u64), reports: &Reports
         section,
         "Making it takes {as_page:.2} s, and {as_text:.2} s as text; {ratio:.2} times as long{}, {least:.2} to {most:.2} from round to \
          round; wanted are at most {COST}. Medians of {REPORTS} rounds, in which both took turns; the ratio is that of each \
-         round's.\n",
+         round's. {MEASURED}\n",
         within(ratio, COST)
     )?;
     let Interactive { median, worst } = of.interactive_ms;

@@ -10,6 +10,7 @@
 //! took at most, which leaves out the rounds in which the host took the CPU away, and what they took on average. Attaching and detaching, which may take a second, are outside both times, as is
 //! what recorders do only when they begin.
 
+use super::MEASURED;
 use crate::{cargo, target};
 use anyhow::{Context, bail, ensure};
 use exitscope_trace::tracepoints::{RecordWhen, recorded};
@@ -91,16 +92,15 @@ struct Recorder {
 
 /// Builds, measures, and writes the section.
 pub fn section(rounds: u32) -> anyhow::Result<String> {
-    let built = cargo()?
-        .args(["build", "--release", "--quiet", "--package", "exitscope", "--package", "tiny-guest"])
-        .status()?;
-    ensure!(built.success(), "exitscope and the guest do not build");
+    let program = super::build()?;
+    let built = cargo()?.args(["build", "--release", "--quiet", "--package", "tiny-guest"]).status()?;
+    ensure!(built.success(), "the guest does not build");
     let guest = target()?.join("release/tiny-guest");
     // The first go warms up.
     alone(&guest, 100)?;
     let an_exit = alone(&guest, 200)?.mean;
     let runs = ((TURN / EXITS / an_exit) as u32).clamp(10, 1_000_000);
-    let mut recorders = recorders()?;
+    let mut recorders = recorders(&program)?;
     let turns = rounds * TURNS;
     let (began, mut done) = (Instant::now(), 0);
     for turn in 0..=turns {
@@ -126,8 +126,8 @@ pub fn section(rounds: u32) -> anyhow::Result<String> {
     Ok(page(done, runs, &recorders))
 }
 
-fn recorders() -> anyhow::Result<Vec<Recorder>> {
-    let exitscope = target()?.join("release/exitscope").display().to_string();
+fn recorders(program: &Path) -> anyhow::Result<Vec<Recorder>> {
+    let exitscope = program.display().to_string();
     let file = target()?.join("bench/recorded.data");
     let recorder = |shown, how, file: Option<&PathBuf>| Recorder {
         shown,
@@ -352,7 +352,7 @@ fn page(turns: u32, runs: u32, recorders: &[Recorder]) -> String {
          *Added* is what it takes longer with the recorder than alone just before, in the fastest quarter of the rounds, which \
          nothing else interrupts: the median of {turns} turns, recorders taking turns, and its 95 % interval. *On average* is \
          the same over all rounds, with whatever else took the CPU, the recorder's own threads too. Attaching and detaching are \
-         in neither, nor the second in thirty (`top`) or sixty (`exporter`) in which the kernel measures the programs.\n\n\
+         in neither, nor the second in thirty (`top`) or sixty (`exporter`) in which the kernel measures the programs. {MEASURED}\n\n\
          | recorder | added, ns an exit | interval, ns | to the floor's | to perf record's | on average, ns | bytes an exit |\n\
          | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n"
     );

@@ -1,11 +1,11 @@
 //! What is in packages: a row for each file, and where each package has it.
 
 use crate::root;
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use flate2::{Compression, GzBuilder};
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Component, Path};
 use std::process::Command;
 
 /// What a package is unpacked into.
@@ -24,6 +24,8 @@ enum Origin {
     Program,
     /// A file of the repository.
     Tree(&'static str),
+    /// A page of the repository, whose links to other files of it lead to where these are published.
+    Page(&'static str),
     /// What the program prints.
     Printed(&'static [&'static str]),
     /// The manual pages that the program writes.
@@ -90,9 +92,9 @@ const ROWS: &[Row] = &[
         Some("mixin/dashboard.json"),
         Some("usr/share/exitscope/mixin/dashboard.json"),
     ),
-    row(Origin::Tree("docs/operators.md"), Some("operators.md"), Some("usr/share/doc/exitscope/operators.md")),
-    row(Origin::Tree("SECURITY.md"), Some("SECURITY.md"), Some("usr/share/doc/exitscope/SECURITY.md")),
-    row(Origin::Tree("CHANGELOG.md"), Some("CHANGELOG.md"), None),
+    row(Origin::Page("docs/operators.md"), Some("operators.md"), Some("usr/share/doc/exitscope/operators.md")),
+    row(Origin::Page("SECURITY.md"), Some("SECURITY.md"), Some("usr/share/doc/exitscope/SECURITY.md")),
+    row(Origin::Page("CHANGELOG.md"), Some("CHANGELOG.md"), None),
     row(Origin::Changelog, None, Some("usr/share/doc/exitscope/changelog.gz")),
     Row {
         origin: Origin::Tree("LICENSE-APACHE"),
@@ -133,6 +135,7 @@ pub fn files(layout: Layout, program: &Path) -> anyhow::Result<Vec<PackagedFile>
         files.extend(match row.origin {
             Origin::Program => one(read(program)?),
             Origin::Tree(path) => one(read(&root().join(path))?),
+            Origin::Page(path) => one(page(path, &fs::read_to_string(root().join(path)).context(path)?)?.into_bytes()),
             Origin::Printed(arguments) => one(super::output(Command::new(program).args(arguments))?.stdout),
             Origin::Copyright => one(copyright()?),
             Origin::Changelog => one(compressed(changelog()?.as_bytes())?),
@@ -145,6 +148,36 @@ pub fn files(layout: Layout, program: &Path) -> anyhow::Result<Vec<PackagedFile>
 
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     fs::read(path).with_context(|| path.display().to_string())
+}
+
+/// The text of a page as a package has it. In packages a page stands alone, so each link to another file of the repository becomes that of
+/// the release's tag.
+fn page(path: &str, text: &str) -> anyhow::Result<String> {
+    let below = Path::new(path).parent().context("a page in no folder")?;
+    let (mut done, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once("](") {
+        let (link, behind) = after.split_once(')').with_context(|| format!("{path}: a link without an end"))?;
+        let link = match link.starts_with('#') || link.contains("://") {
+            true => link.to_string(),
+            false => format!("{}/blob/v{}/{}", env!("CARGO_PKG_REPOSITORY"), super::VERSION, joined(below, link)?),
+        };
+        done += &format!("{before}]({link})");
+        rest = behind;
+    }
+    Ok(done + rest)
+}
+
+/// A relative link from a folder of the repository, from its top on.
+fn joined(below: &Path, link: &str) -> anyhow::Result<String> {
+    let mut path = below.to_path_buf();
+    for part in Path::new(link).components() {
+        match part {
+            Component::ParentDir => ensure!(path.pop(), "{link} leads out of the repository"),
+            Component::CurDir => {}
+            part => path.push(part),
+        }
+    }
+    Ok(path.display().to_string())
 }
 
 /// As Debian wants manual pages: at the best level, without a name or a time.
@@ -216,8 +249,26 @@ mod tests {
             assert!(places.iter().all(|place| !place.starts_with('/')), "{places:?}");
         }
         for row in ROWS {
-            if let Origin::Tree(path) = row.origin {
+            if let Origin::Tree(path) | Origin::Page(path) = row.origin {
                 assert!(root().join(path).is_file(), "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn links_of_pages_lead_out_of_packages() {
+        let text = "[a](b.md#c), [d](../SECURITY.md), [e](https://f.example/g), [h](#i)\n";
+        let at = format!("{}/blob/v{}", env!("CARGO_PKG_REPOSITORY"), super::super::VERSION);
+        let wanted = format!("[a]({at}/docs/b.md#c), [d]({at}/SECURITY.md), [e](https://f.example/g), [h](#i)\n");
+        assert_eq!(page("docs/operators.md", text).unwrap(), wanted);
+        assert!(page("SECURITY.md", "[x](../y)").is_err(), "nothing of the repository");
+        for row in ROWS {
+            let Origin::Page(path) = row.origin else { continue };
+            let text = page(path, &fs::read_to_string(root().join(path)).unwrap()).unwrap();
+            let begin = format!("]({at}/");
+            for link in text.split(&begin).skip(1) {
+                let target = link.split([')', '#']).next().unwrap();
+                assert!(root().join(target).exists(), "{path} links {target}");
             }
         }
     }

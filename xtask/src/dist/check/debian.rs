@@ -105,8 +105,8 @@ fn watch(clean: &CleanRoot, shown: &mut Transcript) -> anyhow::Result<()> {
     let record = "cd a && exitscope record --for 2s && exitscope report perf.data";
     let recorded = shown.run(clean, MEMBER, record)?;
     ensure!(recorded.contains("exits"), "nothing recorded: {recorded}");
-    let (said, text) = shown.attempt(clean, OTHER, "exitscope record --for 2s")?;
-    ensure!(said.status.code() == Some(2), "who is not of the group records, or fails otherwise: {text}");
+    let (status, text) = shown.attempt(clean, OTHER, "exitscope record --for 2s")?;
+    ensure!(status.code() == Some(2), "who is not of the group records, or fails otherwise: {text}");
     ensure!(text.contains("group exitscope"), "who is not of the group is not told of it: {text}");
     Ok(())
 }
