@@ -32,7 +32,7 @@ use crate::{
 use exitscope_model::Event;
 use exitscope_policy::port_path::DeviceModel;
 use exitscope_scenario::findings::{FindingFigure, FindingRow, Findings, FindingsTable, Unit, counted};
-use exitscope_scenario::{Disk, Doorbell, HandlerSpec, Op, Program, RegistrationKind, Scenario, SpinWait, VmSpec};
+use exitscope_scenario::{Disk, Doorbell, Op, Program, RegistrationKind, Scenario, SpinWait, VmSpec};
 use exitscope_stats::Histogram;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock};
@@ -436,11 +436,10 @@ fn play(
     Ok(())
 }
 
-/// Whether a scenario has an access of this VM answered inside KVM where that has a device: at ports of its interrupt controllers.
-fn answered_by_kvm(spec: &VmSpec) -> bool {
-    let at_controllers =
-        |of: &HandlerSpec| of.port && KERNEL_PORTS.contains(&of.first) && KERNEL_PORTS.contains(&of.last);
-    spec.registrations.iter().any(|of| of.kind == RegistrationKind::Kernel && at_controllers(of))
+/// What a scenario has answered inside KVM, and for each whether KVM has a device there: at ports of its interrupt controllers.
+fn answered_by_kvm(spec: &VmSpec) -> impl Iterator<Item = bool> {
+    let of_kernel = spec.registrations.iter().filter(|of| of.kind == RegistrationKind::Kernel);
+    of_kernel.map(|of| of.port && KERNEL_PORTS.contains(&of.first) && KERNEL_PORTS.contains(&of.last))
 }
 
 /// By vCPU number: whom it shares its CPUs with.
@@ -466,7 +465,7 @@ fn sharers(machine: &LabMachine, scenario: &Scenario, guests: &[Guest], placemen
 
 /// What a scenario's VM is made with. With interrupt controllers, it is in a ring in which no halt depends on them.
 fn config_of(machine: &LabMachine, spec: &VmSpec) -> VmConfig {
-    let irqchip = answered_by_kvm(spec);
+    let irqchip = answered_by_kvm(spec).any(|is_there| is_there);
     let ring = if irqchip { PrivilegeRing::Three } else { machine.ring() };
     VmConfig { irqchip, ..VmConfig::new(spec.vcpus, ring) }
 }
@@ -531,8 +530,7 @@ pub(crate) fn differences(machine: &LabMachine, scenario: &Scenario) -> Vec<Stri
         let names: Vec<&str> = scenario.threads.iter().map(|thread| thread.name.as_str()).collect();
         said.push(format!("threads of the host are left out: {}", names.join(", ")));
     }
-    let has_kernel = |vm: &&VmSpec| vm.registrations.iter().any(|of| of.kind == RegistrationKind::Kernel);
-    if scenario.vms.iter().filter(has_kernel).any(|vm| !answered_by_kvm(vm)) {
+    if scenario.vms.iter().flat_map(answered_by_kvm).any(|is_there| !is_there) {
         said.push(format!(
             "KVM has no in-kernel device that can be put at any address, but those at ports {:#x} and {:#x}: other accesses go to \
              user space",

@@ -48,7 +48,7 @@ pub struct Setup<'a> {
     pub outside: Option<&'a dyn OutboundSink>,
     /// Polls on the parker before waiting there, as KVM does before it blocks; `None`: waits at once.
     pub halt_poll: Option<host_halt_poll::Params>,
-    /// By vCPU number: whom it shares its CPUs with. A vCPU that others want a CPU of does not poll; empty: none does.
+    /// By vCPU number: whom it shares its CPUs with. A vCPU whose CPU another one wants does not poll; empty: nobody shares one.
     pub beside: &'a [CpuSharers],
     /// Whether events are kept.
     pub events: bool,
