@@ -146,15 +146,25 @@ pub fn main_of(arguments: Vec<OsString>) -> u8 {
 }
 
 /// What is said by a command that was built without.
+#[cfg(not(all(feature = "store", feature = "sql", feature = "cluster")))]
+macro_rules! built_without {
+    ($what:literal, $feature:literal) => {
+        concat!(
+            "this exitscope was built without ",
+            $what,
+            ": the release has it in the tarball exitscope-fleet, and `cargo build --profile fleet --package exitscope --features ",
+            $feature,
+            "` builds it, which takes minutes"
+        )
+    };
+}
+
 #[cfg(not(feature = "store"))]
-const NO_STORE: &str = "this exitscope was built without the store, which takes minutes to build: `cargo build --profile fleet \
-    --package exitscope --features store`";
+const NO_STORE: &str = built_without!("the store", "store");
 #[cfg(not(feature = "sql"))]
-const NO_SQL: &str = "this exitscope was built without SQL, which takes minutes to build: `cargo build --profile fleet \
-    --package exitscope --features sql`";
+const NO_SQL: &str = built_without!("SQL", "sql");
 #[cfg(not(feature = "cluster"))]
-const NO_CLUSTER: &str = "this exitscope was built without clusters, which take minutes to build: `cargo build --profile fleet \
-    --package exitscope --features cluster`";
+const NO_CLUSTER: &str = built_without!("clusters", "cluster");
 
 /// How a command ended.
 enum Outcome {
