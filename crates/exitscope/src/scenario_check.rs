@@ -10,17 +10,17 @@ use exitscope_pipeline::{read_alone, vms_named};
 use exitscope_sim::Unseen;
 use exitscope_view::{ScenarioRow, SimCheck, SimReport};
 
-/// The run of the scenario as its file has it, and how it compares, if there is a recording. `changes` is what is not predicted where the
-/// two are not alike.
+/// The run of the scenario as its file has it (`text`, by its name), and how it compares, if there is a recording. `changes` is what is not
+/// predicted where the two are not alike.
 pub fn checked(
     args: &ScenarioCheckArgs,
     file: &ScenarioArgs,
+    (name, text): (&str, &str),
     limits: &LimitArgs,
     changes: Vec<String>,
 ) -> anyhow::Result<Option<SimReport>> {
     let Some(recording) = &args.recording else { return Ok(None) };
-    let (name, text) = scenario_file::read_text(file)?;
-    let scenario = scenario_file::parse(&name, &text, &[], file.seed)?.scenario()?;
+    let scenario = scenario_file::parse(name, text, &[], file.seed)?.scenario()?;
     if scenario.host.ganged {
         bail!(
             "--check: where a core's threads are ganged, a recording has an exit of each, a run only of the one that had a reason"

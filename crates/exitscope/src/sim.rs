@@ -26,7 +26,7 @@ pub fn run(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     scenario_file::warn_of_knobs(&document, &scenario);
     args.predictions.as_deref().map_or(Ok(()), predictions::can_add)?;
     let changes = args.scenario.set.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    let mut run = match checked(&args.check, &args.scenario, &args.limits, changes)? {
+    let mut run = match checked(&args.check, &args.scenario, (&name, &text), &args.limits, changes)? {
         Some(baseline) if baseline.check.as_ref().is_some_and(|check| !check.agrees) => baseline,
         checked => {
             let outcome = simulate(args, &scenario)?;

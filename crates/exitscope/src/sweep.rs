@@ -25,6 +25,7 @@ use exitscope_view::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
 use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 
 /// Runs at most.
 const MAX_RUNS: u64 = 100_000;
@@ -34,7 +35,8 @@ type Figures = Vec<Option<f64>>;
 
 pub fn run(args: &SweepArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if let Some(to) = &args.html {
-        html_output::check(to, std::slice::from_ref(&args.scenario.scenario))?;
+        let read: Vec<PathBuf> = args.check.recording.iter().chain([&args.scenario.scenario]).cloned().collect();
+        html_output::check(to, &read)?;
     }
     if args.uncertainty && (args.html.is_some() || args.format == SimFormat::Csv) {
         bail!("--uncertainty goes with text and JSON");
@@ -51,7 +53,7 @@ pub fn run(args: &SweepArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Fine);
     }
     scenario_file::warn_of_knobs(&grid.document(first)?, &scenario);
-    if !is_as_recorded(args, out)? {
+    if !is_as_recorded(args, &grid, out)? {
         return Ok(Outcome::Findings);
     }
     let asked = SweepMetrics::new(&args.metrics, args.best.as_deref(), &possible_metrics(&scenario), &scenario)?;
@@ -87,10 +89,13 @@ pub fn run(args: &SweepArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
 }
 
 /// Whether the scenario is what was recorded, if there is a recording; where it is not, it is shown instead of what values change.
-fn is_as_recorded(args: &SweepArgs, out: &mut dyn Write) -> anyhow::Result<bool> {
+fn is_as_recorded(args: &SweepArgs, grid: &Grid, out: &mut dyn Write) -> anyhow::Result<bool> {
+    let (name, text) = &grid.text;
     let set = args.scenario.set.iter().map(|(key, value)| format!("{key}={value}"));
     let changes = set.chain(args.vary.iter().map(|axis| axis.key.clone())).collect();
-    let Some(baseline) = checked(&args.check, &args.scenario, &args.limits, changes)? else { return Ok(true) };
+    let Some(baseline) = checked(&args.check, &args.scenario, (name, text), &args.limits, changes)? else {
+        return Ok(true);
+    };
     let Some(check) = &baseline.check else { return Ok(true) };
     match (check.agrees, args.format, &args.html) {
         // A page, JSON or rows of a sweep cannot say that nothing was varied.
@@ -122,7 +127,6 @@ fn all_failed(configurations: &[Configuration]) -> Option<&str> {
 /// Every combination of values.
 struct Grid {
     /// What the scenario is called, and what is in it.
-    #[cfg_attr(not(feature = "cluster"), expect(dead_code))]
     text: (String, String),
     document: ScenarioDocument,
     axes: Axes,

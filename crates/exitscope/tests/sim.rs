@@ -4,6 +4,7 @@ mod common;
 
 use common::{check_json, exitscope, report, run, stderr, stdout};
 use serde_json::Value;
+use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
@@ -444,6 +445,14 @@ fn a_scenario_that_is_not_the_recording_predicts_no_change_and_says_what_differs
     assert!(agrees["check"]["figures"].as_array().unwrap().iter().all(|figure| figure["agrees"] == true), "{agrees:#}");
     assert!(halts(&agrees) > 100.0 * as_it_is.max(1.0), "without guest polling: {} {as_it_is}", halts(&agrees));
 
+    // The same of a scenario that can be read only once.
+    let mut piped = exitscope();
+    piped.args(["sim", "-", "--check", &same]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut piped = piped.spawn().unwrap();
+    piped.stdin.take().unwrap().write_all(&fs::read(scenario("ping-pong")).unwrap()).unwrap();
+    let output = piped.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+
     // One of a host where guests do not poll: it is not, and what is shown is the scenario as it is.
     let other = of("other.data", &["--set", "vm.pair.cpuidle_haltpoll=false"]);
     let output = check(&other, "json");
@@ -479,6 +488,13 @@ fn a_sweep_of_a_scenario_that_is_not_the_recording_varies_nothing() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     check_json("sweep", [&serde_json::from_str(&stdout(&output)).unwrap()]);
     assert!(stderr(&output).contains("is within 10 %"), "{}", stderr(&output));
+
+    if exitscope_page::is_built() {
+        let text = fs::read(&recording).unwrap();
+        let error = refused("sweep", "ping-pong", &[&vary[..], &["--check", own, "--html", own]].concat());
+        assert!(error.contains("--html"), "{error}");
+        assert_eq!(fs::read(&recording).unwrap(), text, "a recording is not overwritten by its page");
+    }
 
     let other = common::corpus("x86-svm/t2.data.gz");
     let other = other.to_str().unwrap();
