@@ -156,8 +156,7 @@ fn gain(two: &[Agreement], gap_ns: u64) -> Agreement {
 
 /// The figure of `lab run`, as it prints it.
 fn by_run(machine: &LabMachine, plan: &MeasurePlan, pair: &Pair) -> Result<f64, LabError> {
-    let options = RunOptions { duration: Some(plan.turn()), pin: plan.pin, events: false, retries: 5 };
-    let (findings, _) = run::run(machine, &pair.scenario, options)?;
+    let (findings, _) = run::run(machine, &pair.scenario, RunOptions::of_turn(plan))?;
     let figure = findings.tables.first().and_then(|table| table.rows.first()?.figure(pair.figure));
     figure.map(|figure| figure.value).ok_or_else(|| LabError::CannotDo(format!("lab run has no {}", pair.figure)))
 }

@@ -7,6 +7,7 @@
 
 use crate::abi::{ProgramStep, op};
 use crate::bench::{Bench, Job, Spec};
+use crate::exits::KERNEL_PORT;
 use crate::machine::probe;
 use crate::tracefs::{TracefsInstance, tracefs};
 use crate::vm::trouble_with_kvm;
@@ -115,7 +116,7 @@ fn handlers(machine: &LabMachine, checks: &mut Vec<Check>) -> Result<(), LabErro
         ("MMIO, to user space", spec(ring, mmio)),
         (
             "ports, answered by KVM",
-            Spec { config: irqchip, ..spec(ring, ProgramStep { b: 0x4d0, op: op::PORT_IN, ..port }) },
+            Spec { config: irqchip, ..spec(ring, ProgramStep { b: KERNEL_PORT.into(), op: op::PORT_IN, ..port }) },
         ),
         ("ioeventfd on a port", Spec { ioeventfds: vec![(IoAddress::Port(0x10), 1)], ..spec(ring, port) }),
         ("ioeventfd on an address", Spec { ioeventfds: vec![at(IoAddress::Address(0xfeb0_0000))], ..spec(ring, mmio) }),

@@ -25,8 +25,8 @@ use exitscope_units::Nanos;
 const PORT: u16 = 0x10;
 /// An address outside memory.
 const ADDRESS: u64 = 0xfeb0_0000;
-/// The edge/level register of KVM's interrupt controller.
-const KERNEL_PORT: u16 = 0x4d0;
+/// The register of KVM's interrupt controller that chooses edge or level (`eclr` of arch/x86/kvm/i8259.c); the second one's follows.
+pub(crate) const KERNEL_PORT: u16 = 0x4d0;
 /// The selector of KVM's I/O interrupt controller.
 const KERNEL_ADDRESS: u64 = 0xfec0_0000;
 /// A model-specific register that every processor has and KVM answers, and one that nobody has.

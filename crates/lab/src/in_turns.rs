@@ -24,9 +24,8 @@ pub struct TurnsTaken {
 pub fn in_turns(machine: &LabMachine, plan: &MeasurePlan, scenarios: &[Scenario]) -> Result<TurnsTaken, LabError> {
     let mut tables = vec![Vec::new(); scenarios.len()];
     let mut session = LabSession::new(machine, plan, true)?;
-    let options = RunOptions { duration: Some(plan.turn()), pin: plan.pin, events: false, retries: 5 };
     session.take_turns(scenarios.len(), |_, round, at| {
-        let (found, _) = run(machine, &scenarios[at], options)?;
+        let (found, _) = run(machine, &scenarios[at], RunOptions::of_turn(plan))?;
         if round.is_some() {
             tables[at].push(found.tables);
         }

@@ -12,7 +12,7 @@
 use crate::abi::{ProgramStep, op};
 use crate::bench::Spec;
 use crate::events::Events;
-use crate::exits::{Timed, unsupported_as_row};
+use crate::exits::{KERNEL_PORT, Timed, unsupported_as_row};
 use crate::measure::MeasurePlan;
 use crate::session::LabSession;
 use crate::{IoAddress, LabError, LabMachine, VmConfig, step};
@@ -21,8 +21,6 @@ use exitscope_policy::port_path::{Direction, Params, PortAccess, PortHandler, Po
 use exitscope_scenario::findings::{FindingFigure, FindingRow, Findings, FindingsTable, Unit};
 
 const PORT: u16 = 0x10;
-/// A port of KVM's interrupt controller.
-const KERNEL_PORT: u16 = 0x4d0;
 
 /// The ways: how the guest accesses the port, who is registered there, and whether the device model has a thread.
 pub(crate) const WAYS: [(PortAccess, Option<PortRegistration>, bool); 7] = [

@@ -17,6 +17,7 @@ use crate::compute_speed::{ComputeSpeed, Computed};
 use crate::device_model::{Device, DeviceThread};
 use crate::events::Events;
 use crate::exit_account::{ExitAccount, LabExitReason, LabHandler};
+use crate::exits::KERNEL_PORT;
 use crate::load_generator::{ClientResults, LoadGenerator};
 use crate::machine::probe;
 use crate::measure::MeasurePlan;
@@ -42,9 +43,8 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 /// How much longer than asked for a run may take before it counts as hung.
 const HANG_GRACE: Duration = Duration::from_secs(20);
 
-/// Ports of a device that KVM has inside itself: the registers of its interrupt controllers that choose edge or level (`eclr` of
-/// arch/x86/kvm/i8259.c).
-const KERNEL_PORTS: RangeInclusive<u64> = 0x4d0..=0x4d1;
+/// Ports of a device that KVM has inside itself, one of each of its interrupt controllers.
+const KERNEL_PORTS: RangeInclusive<u64> = KERNEL_PORT as u64..=KERNEL_PORT as u64 + 1;
 
 /// One VM of the run.
 struct Guest {
@@ -70,6 +70,13 @@ pub struct RunOptions {
     pub events: bool,
     /// How often it is run again at most, as compute steps were not as long as they should be.
     pub retries: u32,
+}
+
+impl RunOptions {
+    /// For one turn of a plan, in which others take turns.
+    pub(crate) fn of_turn(plan: &MeasurePlan) -> RunOptions {
+        RunOptions { duration: Some(plan.turn()), pin: plan.pin, events: false, retries: 5 }
+    }
 }
 
 /// How the guests of a scenario are run once.

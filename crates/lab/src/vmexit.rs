@@ -12,7 +12,7 @@
 use crate::abi::{ProgramStep, op, privileged, self_ipi};
 use crate::bench::{Job, Spec};
 use crate::events::Events;
-use crate::exits::{Timed, unsupported_as_row};
+use crate::exits::{KERNEL_PORT, Timed, unsupported_as_row};
 use crate::measure::MeasurePlan;
 use crate::session::LabSession;
 use crate::{LabError, LabMachine, PrivilegeRing, VmConfig, step};
@@ -105,8 +105,8 @@ fn spec(machine: &LabMachine, name: &str, vcpus: u32) -> Result<Spec, &'static s
         "mov_to_cr8" => zero(op::PRIVILEGED, privileged::WRITE_CR8),
         "inl_from_pmtimer" => port(op::PORT_IN, 4, PM_TIMER),
         "inl_from_qemu" => port(op::PORT_IN, 4, 0x1234),
-        "inl_from_kernel" => port(op::PORT_IN, 1, 0x4d0),
-        "outl_to_kernel" => port(op::PORT_OUT, 1, 0x4d0),
+        "inl_from_kernel" => port(op::PORT_IN, 1, KERNEL_PORT.into()),
+        "outl_to_kernel" => port(op::PORT_OUT, 1, KERNEL_PORT.into()),
         "mov_dr" => zero(op::PRIVILEGED, privileged::WRITE_DR7),
         "ipi" | "ipi_halt" => {
             let c = if name == "ipi" { 0 } else { TIME_TO_HALT };

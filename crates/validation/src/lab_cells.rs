@@ -234,18 +234,13 @@ impl LabCell {
     /// What is changed, and what stays as it is.
     pub fn labels(&self) -> [String; 2] {
         let (before, after) = (self.before.words(), self.after.words());
-        let changed: Vec<String> = before
-            .iter()
-            .zip(&after)
-            .filter(|(before, after)| before != after)
-            .map(|(before, after)| format!("{before} → {after}"))
-            .collect();
-        let stays: Vec<&str> = before
-            .iter()
-            .zip(&after)
-            .filter(|(before, after)| before == after)
-            .map(|(same, _)| same.as_str())
-            .collect();
+        let (mut changed, mut stays) = (Vec::new(), Vec::new());
+        for (before, after) in before.into_iter().zip(after) {
+            match before == after {
+                true => stays.push(before),
+                false => changed.push(format!("{before} → {after}")),
+            }
+        }
         [if changed.is_empty() { "nothing".to_string() } else { changed.join(", ") }, stays.join(", ")]
     }
 }
