@@ -401,8 +401,10 @@ fn play(
     }
     let payloads: Vec<(&Payload, u32)> = parts.iter().map(|part| (part.2, scenario.vms[part.0].vcpus)).collect();
     let inserted = || turn.changed.cheaper.map_or(0, VirtualSpeedup::inserted);
-    let moment = || (ticks(), payloads.iter().map(|(payload, vcpus)| payload.counted(0..*vcpus)).collect(), inserted());
-    let stopped: OnceLock<(u64, Vec<u64>, u64)> = OnceLock::new();
+    let moment = || {
+        read_at_once(|| (payloads.iter().map(|(payload, vcpus)| payload.counted(0..*vcpus)).collect(), inserted()))
+    };
+    let stopped: OnceLock<(u64, (Vec<u64>, u64))> = OnceLock::new();
     let (mut world, handler) = LoadGenerator::new(scenario, payloads[0].0, &parkers, disks, first_disk);
     let setups: Vec<Setup> = parts
         .iter()
@@ -438,9 +440,21 @@ fn play(
         served
     })?;
     run.seen.append(&mut world.seen);
-    let (end, counted, inserted) = stopped.into_inner().unwrap_or_else(moment);
+    let (end, (counted, inserted)) = stopped.into_inner().unwrap_or_else(moment);
     (run.span, run.counted, run.inserted) = (machine.span(began, end), counted, inserted);
     Ok(())
+}
+
+/// What guests that go on are read as, and when: of a few readings the quickest, as who reads may lose its CPU in the middle.
+fn read_at_once<T>(read: impl Fn() -> T) -> (u64, T) {
+    const MORE_READINGS: usize = 7;
+    let reading = || {
+        let at = ticks();
+        let value = read();
+        (ticks() - at, (at, value))
+    };
+    let quicker = |best: (u64, _), next: (u64, _)| if next.0 < best.0 { next } else { best };
+    (0..MORE_READINGS).map(|_| reading()).fold(reading(), quicker).1
 }
 
 /// What a scenario has answered inside KVM, and for each whether KVM has a device there: at ports of its interrupt controllers.
@@ -704,4 +718,25 @@ fn yields(scenario: &Scenario, guests: &[Guest]) -> FindingsTable {
         }
     }
     FindingsTable { title: "Locks, polls, messages", labels: vec!["VM", "what"], rows }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn a_reading_in_whose_middle_the_cpu_was_lost_is_not_taken() {
+        let read = Cell::new(0);
+        let before = ticks();
+        let (at, value) = read_at_once(|| {
+            read.set(read.get() + 1);
+            if read.get() != 5 {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            read.get()
+        });
+        assert_eq!((value, read.get()), (5, 8));
+        assert!(before < at && at < ticks());
+    }
 }

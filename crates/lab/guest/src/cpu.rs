@@ -265,6 +265,17 @@ pub fn let_interrupts_in() {
     unsafe { asm!("sti", "nop", "cli") };
 }
 
+/// Lets interrupts in until their count is no longer `before`; ring 0 only.
+pub fn await_interrupt(before: u64) {
+    // On a processor, once round. KVM's PVM emulates this code, and looks for interrupts after each 1,024 instructions
+    // (`pvm_emul_batch`): of eight in a turn it would look at one and the same for ever, where they may be off. Seven come
+    // round to all. SAFETY: as in `let_interrupts_in`.
+    unsafe {
+        asm!("2:", "sti", "nop", "nop", "cli", "pause", "cmp [{count}], {before}", "je 2b",
+            count = const INTERRUPTS, before = in(reg) before);
+    }
+}
+
 /// HLT until an interrupt, unless `ready`; ring 0 only. Whether it halted.
 pub fn halt_unless(ready: impl Fn() -> bool) -> bool {
     // One that came too late for the last halt is not to end this one.

@@ -200,10 +200,7 @@ impl Runner<'_> {
         let served = &memory::shared().interrupts.word;
         let before = served.load(SeqCst);
         cpu::send_wake_interrupt(vcpu);
-        while served.load(SeqCst) == before {
-            cpu::relax();
-            cpu::let_interrupts_in();
-        }
+        cpu::await_interrupt(before);
         let begin = cpu::now();
         while after > 0 && cpu::now() - begin < after {}
     }
@@ -215,8 +212,8 @@ impl Runner<'_> {
         let halted = u64::from(cpu::interrupt_itself(how));
         self.page.hlts += halted;
         // On a processor it is there by now. An emulated one may let none in between STI and CLI.
-        while served.load(SeqCst) == before {
-            cpu::let_interrupts_in();
+        if served.load(SeqCst) == before {
+            cpu::await_interrupt(before);
         }
     }
 
