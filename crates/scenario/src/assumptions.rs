@@ -13,7 +13,7 @@ use exitscope_units::{Nanos, Picos};
 pub struct Assumption {
     /// The key, as `--set` takes it.
     pub key: String,
-    /// What the scenario has: picoseconds, or of `host.smt_speed` the factor 1.
+    /// What the scenario has: picoseconds, or of `host.smt_speed` and `costs.exit_spread` the factor 1.
     pub value: f64,
     /// The least that it may as well be.
     pub low: f64,
@@ -30,6 +30,7 @@ enum AssumedPlace {
     TimeSlice,
     WakeupGranularity,
     SmtSpeed,
+    ExitSpread,
 }
 
 /// A number of Linux's scheduler, in nanoseconds.
@@ -63,6 +64,9 @@ const SCHEDULER: [SchedulerRow; 2] = [
 /// How much faster or slower a thread may be beside its siblings.
 const SMT_SPEED: AssumedRange = AssumedRange { low: 0.85, high: 1.15, source: "no source: 15 % either way" };
 
+/// How much wider or narrower the spread of exits may be, by the logarithm.
+const EXIT_SPREAD: AssumedRange = AssumedRange { low: 0.0, high: 2.0, source: "no source: none, and twice as wide" };
+
 /// The assumed numbers of a scenario.
 pub fn assumptions(scenario: &Scenario) -> Vec<Assumption> {
     let costs = CostModel::ROWS.iter().filter_map(|(name, _)| {
@@ -90,14 +94,25 @@ pub fn assumptions(scenario: &Scenario) -> Vec<Assumption> {
         source: SMT_SPEED.source,
         place: AssumedPlace::SmtSpeed,
     });
-    costs.chain(scheduler).chain(smt).filter(|of| of.low < of.high).collect()
+    let spread = scenario.costs.exit_spread.as_ref().filter(|of| of.origin == CostOrigin::Assumed);
+    let spread = spread.filter(|of| (of.p5, of.p95) != (1_000, 1_000)).map(|_| Assumption {
+        key: "costs.exit_spread".to_string(),
+        value: 1.0,
+        low: EXIT_SPREAD.low,
+        high: EXIT_SPREAD.high,
+        source: EXIT_SPREAD.source,
+        place: AssumedPlace::ExitSpread,
+    });
+    costs.chain(scheduler).chain(smt).chain(spread).filter(|of| of.low < of.high).collect()
 }
 
 /// The same of what is no cost: key, ends and source, for the documentation.
 pub(crate) fn assumed_beside_costs() -> Vec<(&'static str, String, &'static str)> {
     let of_scheduler = |row: &SchedulerRow| (row.key, format!("{} to {}", Nanos(row.low), Nanos(row.high)), row.source);
     let smt = ("host.smt_speed", format!("{} to {} times as fast", SMT_SPEED.low, SMT_SPEED.high), SMT_SPEED.source);
-    SCHEDULER.iter().map(of_scheduler).chain([smt]).collect()
+    let spread =
+        ("costs.exit_spread", format!("{} to {} times as wide", EXIT_SPREAD.low, EXIT_SPREAD.high), EXIT_SPREAD.source);
+    SCHEDULER.iter().map(of_scheduler).chain([smt, spread]).collect()
 }
 
 impl SchedulerRow {
@@ -144,13 +159,19 @@ impl Assumption {
                     *speed = ((f64::from(*speed) * value).round() as u32).clamp(1, 1_000);
                 }
             }
+            AssumedPlace::ExitSpread => {
+                if let Some(spread) = &mut scenario.costs.exit_spread {
+                    let wider = |of: u32| ((f64::from(of) / 1e3).powf(value) * 1e3).round().max(1.0) as u32;
+                    (spread.p5, spread.p95) = (wider(spread.p5), wider(spread.p95));
+                }
+            }
         }
     }
 
-    /// The number as a text, such as `2us`; of speeds the factor.
+    /// The number as a text, such as `2us`; of speeds and the spread the factor.
     pub fn text(&self, value: f64) -> String {
         match self.place {
-            AssumedPlace::SmtSpeed => format!("x{value:.2}"),
+            AssumedPlace::SmtSpeed | AssumedPlace::ExitSpread => format!("x{value:.2}"),
             _ => Nanos((value / 1_000.0).round() as u64).to_string(),
         }
     }
@@ -159,7 +180,7 @@ impl Assumption {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{HostSpec, models};
+    use crate::{ExitSpread, HostSpec, models};
 
     fn of<'a>(list: &'a [Assumption], key: &str) -> Option<&'a Assumption> {
         list.iter().find(|of| of.key == key)
@@ -193,6 +214,8 @@ mod tests {
     fn an_assumption_is_set_to_its_ends_and_between_and_changes_nothing_else() {
         let mut scenario = Scenario::new("x", HostSpec::new(2));
         (scenario.host.threads, scenario.host.smt_speed) = (2, vec![1_000, 650]);
+        scenario.costs.exit_spread =
+            Some(ExitSpread { p5: 800, p95: 2_500, origin: CostOrigin::Assumed, source: String::new() });
         for of in assumptions(&scenario) {
             let mut ends = [scenario.clone(), scenario.clone(), scenario.clone()];
             for (at, scenario) in [0.0, 0.5, 1.0].into_iter().zip(&mut ends) {
@@ -211,6 +234,12 @@ mod tests {
         let mut slow = scenario.clone();
         of(&list, "host.smt_speed").unwrap().set(&mut slow, 0.0);
         assert_eq!(slow.host.smt_speed, [1_000, 553]);
+        let ends = [0.0, 0.5, 1.0].map(|at| {
+            let mut other = scenario.clone();
+            of(&list, "costs.exit_spread").unwrap().set(&mut other, at);
+            other.costs.exit_spread.map(|spread| (spread.p5, spread.p95)).unwrap()
+        });
+        assert_eq!(ends, [(1_000, 1_000), (800, 2_500), (640, 6_250)]);
         of(&list, "costs.wake_latency").unwrap().set(&mut slow, 1.0);
         assert_eq!(slow.costs.wake_latency.time, Picos::from_nanos(10_000));
     }

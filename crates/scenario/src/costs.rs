@@ -47,6 +47,19 @@ pub struct SmtSpeed {
     pub source: String,
 }
 
+/// How exits are spread about their median: of one exit, everything that the host does for it takes longer or shorter alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExitSpread {
+    /// Thousandths of the median that one exit in twenty takes less than.
+    pub p5: u32,
+    /// Thousandths of the median that one exit in twenty takes more than.
+    pub p95: u32,
+    /// How the numbers are known.
+    pub origin: CostOrigin,
+    /// Source or reason, for people.
+    pub source: String,
+}
+
 /// The source of what nobody has measured.
 const OF_THE_RIGHT_SIZE: &str = "default, of the right size";
 
@@ -89,6 +102,8 @@ macro_rules! costs {
             pub clock_hz: u64,
             /// What hardware threads of a core take from each other.
             pub smt_speed: SmtSpeed,
+            /// How exits are spread about what the costs come to, their median; `None`: all take the same.
+            pub exit_spread: Option<ExitSpread>,
             $($(#[doc = $about])+ pub $name: CostFigure,)+
         }
 
@@ -109,6 +124,7 @@ macro_rules! costs {
                         origin: CostOrigin::Assumed,
                         source: OF_THE_RIGHT_SIZE.to_string(),
                     },
+                    exit_spread: None,
                     $($name: assumed($nanos),)+
                 }
             }

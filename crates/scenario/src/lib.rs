@@ -26,7 +26,7 @@ pub mod text;
 pub mod vary_axis;
 
 pub use assumptions::{Assumption, assumptions};
-pub use costs::{AssumedRange, CostFigure, CostModel, CostOrigin, SmtSpeed};
+pub use costs::{AssumedRange, CostFigure, CostModel, CostOrigin, ExitSpread, SmtSpeed};
 pub use exitscope_policy::Policies;
 pub use guest::{Arrival, Channel, Disk, Doorbell, HandlerSpec, HostThread, Load, RegistrationKind, SpinWait, VmSpec};
 pub use host::{Arch, HostSpec, Scheduler, YieldRules};

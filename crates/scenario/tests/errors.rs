@@ -135,6 +135,14 @@ const CASES: &[(&str, &str)] = &[
         "name = \"x\"\n[costs]\nexit = \"350\"",
         r#"3:8: costs.exit: "350" has no unit: a time is a number and ps, ns, us, ms, s or cycles, such as "12us""#,
     ),
+    (
+        "name = \"x\"\n[costs]\nexit_spread = { p5 = 1001, p95 = 2000 }",
+        r#"3:22: costs.exit_spread.p5: 1001 is not a number of thousandths of the median: at most 1000"#,
+    ),
+    (
+        "name = \"x\"\n[costs]\nexit_spread = { p5 = 800 }",
+        r#"3:15: costs.exit_spread: "p95" is missing; it takes: number of thousandths of the median, 1000 to 100000"#,
+    ),
     ("name = \"x\"\n[costs]\nexit = { source = \"S\" }", r#"3:8: costs.exit: "time" is missing; it takes: time"#),
     (
         "name = \"x\"\n[costs]\nexit = { time = \"1us\", origin = \"guessed\" }",

@@ -45,6 +45,8 @@ fn a_path_begins_at_the_scenarios_folder_and_faults_are_told_where_they_are() {
     };
     let costs = read("mine.toml", "description = \"My machine\"\nbase = \"z9-zvm-5.3\"\nexit = \"7ns\"").unwrap().costs;
     assert_eq!((costs.exit.time, costs.clock_hz), (Picos(7_000), 1_700_000_000));
+    let spread = "description = \"a\"\nexit_spread = { p5 = 900, p95 = 1_500, source = \"lab exits\" }";
+    assert_eq!(read("mine.toml", spread).unwrap().costs.exit_spread.unwrap().p95, 1_500);
     for (model, text, says) in [
         ("mine.toml", "exit = \"7ns\"", "mine.toml:1:1: \"description\" is missing"),
         (

@@ -7,6 +7,7 @@
 
 use crate::Observer;
 use crate::entities::{Effect, HostWork, NONE, SimYieldCall, StrandActivity, StrandStatus, TaskKind, TaskState};
+use crate::exit_costs::part;
 use crate::run::FULL_LOAD;
 use crate::world::SimWorld;
 use exitscope_policy::exit_path::{self, ExitNeeds};
@@ -216,10 +217,13 @@ fn way(costs: &CostModel, phases: &[exit_path::RepeatedWork]) -> Vec<Stage> {
 #[derive(Default)]
 struct Plan {
     steps: Vec<HostWork>,
+    /// How many times as long as by the costs it takes what is added from now on.
+    factor: Option<f64>,
 }
 
 impl Plan {
     fn spend(&mut self, time: u64, in_user: bool) {
+        let time = self.factor.map_or(time, |factor| part(time, factor));
         if let Some(HostWork::Spend { time: sum, user }) = self.steps.last_mut()
             && *user == in_user
         {
@@ -249,7 +253,7 @@ impl<O: Observer> SimWorld<'_, O> {
         if reason == SimExitReason::Halt {
             self.strands[strand as usize].doing = StrandActivity::Halted;
         }
-        let mut plan = Plan { steps: std::mem::take(&mut self.tasks[task as usize].plan) };
+        let mut plan = Plan { steps: std::mem::take(&mut self.tasks[task as usize].plan), factor: None };
         if native {
             self.plan_native(&mut plan, strand, reason);
         } else {
@@ -307,6 +311,7 @@ impl<O: Observer> SimWorld<'_, O> {
     /// The way of an exit out and back, with what the reason's handler does.
     fn plan_exit(&mut self, plan: &mut Plan, strand: u32, reason: SimExitReason) {
         let spec = self.strands[strand as usize].spec as usize;
+        plan.factor = self.exit_costs.as_mut().map(|costs| costs.draw(strand));
         plan.spend(self.ways[spec].out, false);
         let through_user = self.plan_handler(plan, strand, reason);
         let ways = &self.ways[spec];

@@ -3,6 +3,7 @@
 use crate::entities::{
     Effect, HostWork, MessageSender, NONE, QueuedEvent, StrandActivity, StrandStatus, StrandWait, TaskKind, TaskState,
 };
+use crate::exit_costs::part;
 use crate::exits::SimExitReason;
 use crate::flat_program::Code;
 use crate::run::{time_of, work_done};
@@ -483,6 +484,7 @@ impl<O: Observer> SimWorld<'_, O> {
             (false, false) => costs.entry.time.0,
             (false, true) => costs.entry.time.0 + costs.inject.time.0,
         };
+        let time = self.exit_costs.as_ref().map_or(time, |costs| part(time, costs.last(first)));
         self.tasks[task as usize].plan.extend([HostWork::Then(Effect::Enter), HostWork::Spend { time, user: false }]);
     }
 

@@ -15,6 +15,7 @@
 mod cpu_set;
 mod devices;
 mod entities;
+mod exit_costs;
 mod exits;
 mod flat_program;
 mod gang;

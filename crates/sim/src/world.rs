@@ -5,6 +5,7 @@ use crate::entities::{
     ChannelState, Cpu, DiskState, Message, NONE, QueuedEvent, SimLock, Strand, StrandActivity, StrandStatus,
     StrandWait, Task, TaskKind, TaskState,
 };
+use crate::exit_costs::ExitCosts;
 use crate::exits::ExitPaths;
 use crate::flat_program::{Code, Flat, flatten};
 use crate::outcome::Measures;
@@ -59,6 +60,8 @@ pub(crate) struct SimWorld<'s, O> {
     pub(crate) flats: Vec<Flat>,
     /// By description of VMs.
     pub(crate) ways: Vec<ExitPaths>,
+    /// Where exits do not all take what the costs say.
+    pub(crate) exit_costs: Option<ExitCosts>,
     pub(crate) cores: Vec<Core>,
     pub(crate) cpus_per_core: u32,
     pub(crate) cpus: Vec<Cpu>,
@@ -97,6 +100,7 @@ impl<'s, O: Observer> SimWorld<'s, O> {
             queue: EventQueue::new(),
             flats: Vec::new(),
             ways: s.vms.iter().map(|vm| ExitPaths::new(&s.costs, vm)).collect(),
+            exit_costs: s.costs.exit_spread.as_ref().map(|spread| ExitCosts::new(spread, s.seed)),
             cores: (0..cores).map(|core| Core { load: 0, first_cpu: core * cpus_per_core }).collect(),
             cpus_per_core,
             cpus: (0..cores * cpus_per_core).map(|cpu| Cpu::new(cpu / cpus_per_core)).collect(),

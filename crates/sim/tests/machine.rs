@@ -7,8 +7,8 @@ use exitscope_policy::exit_path::DeviceLock;
 use exitscope_policy::port_path::DeviceModel;
 use exitscope_scenario::outcome::SimOutcome;
 use exitscope_scenario::{
-    Arch, Arrival, Channel, Doorbell, HostSpec, HostThread, Load, Op, Program, Scenario, SpinWait, TimeDistribution,
-    VmSpec,
+    Arch, Arrival, Channel, CostOrigin, Doorbell, ExitSpread, HostSpec, HostThread, Load, Op, Program, Scenario,
+    SpinWait, TimeDistribution, VmSpec,
 };
 use exitscope_sim::{Limits, SimError, Unseen, run};
 use exitscope_units::Picos;
@@ -522,6 +522,31 @@ fn a_second_vcpu_under_one_lock_adds_what_is_done_outside_it_and_no_more() {
     let costs = Scenario::new("test", HostSpec::new(1)).costs;
     let turn = costs.user_lock.time.0 + costs.device.time.0 + costs.lock_transfer.time.0;
     assert!(three.abs_diff(us(100_000).0 / turn) < three / 50, "{three} {turn}");
+}
+
+#[test]
+fn with_exits_that_are_spread_one_lock_costs_more_the_more_vcpus_share_it() {
+    let access = Op::Port { port: 0x80, size: 1, write: true, string: false };
+    // How long each access and its computing take, and which part of the accesses finds the lock held.
+    let under = |vcpus: u32, spread: Option<[u32; 2]>| {
+        let program = forever(vec![compute(20), access.clone(), Op::Count]);
+        let mut vm = VmSpec::new("a", vcpus).running(program);
+        vm.policies.exit_path.device_lock = DeviceLock::Big;
+        let mut scenario = scenario(vcpus, vm);
+        scenario.costs.exit_spread =
+            spread.map(|[p5, p95]| ExitSpread { p5, p95, origin: CostOrigin::Assumed, source: "test".to_string() });
+        let outcome = outcome(&scenario);
+        let accesses = outcome.vms[0].work.count as f64;
+        (f64::from(vcpus) * 100_000_000.0 / accesses, outcome.big_lock_waits as f64 / accesses)
+    };
+    let constant = [1, 2, 4, 8].map(|vcpus| under(vcpus, None));
+    let least = constant[0].0;
+    assert!(constant.iter().all(|(ns, waits)| (ns / least - 1.0).abs() < 0.01 && *waits < 0.01), "{constant:?}");
+    let spread = [1, 2, 4, 8].map(|vcpus| under(vcpus, Some([800, 2_000])));
+    assert!(spread[0].0 > least, "more exits are much longer than much shorter: {spread:?}");
+    assert!(spread.is_sorted_by(|less, more| less.0 < more.0 && less.1 < more.1), "{spread:?}");
+    assert!(spread[3].1 > 0.1, "{spread:?}");
+    assert_eq!(under(8, Some([1_000, 1_000])), constant[3]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use exitscope_model::{
     Architecture, COUNTERS, Column, LedgerLine, Severity, exit_columns, gang_columns, halt_columns, sum_columns,
 };
 use exitscope_policy::{Knob, KnobUnit, POLICIES};
-use exitscope_scenario::CostModel;
+use exitscope_scenario::{CostModel, ExitSpread};
 use std::io::{self, Write};
 
 /// The lines of coverage.
@@ -208,6 +208,10 @@ pub fn cost_models(models: &[CostModel], out: &mut dyn Write) -> io::Result<()> 
             let numbers: Vec<String> = speed.thousandths.iter().map(u32::to_string).collect();
             let numbers = numbers.join(", ");
             writeln!(out, "| `smt_speed` | {numbers} thousandths | {} | {} |", speed.origin.word(), speed.source)?;
+        }
+        if let Some(spread) = &model.exit_spread {
+            let ExitSpread { p5, p95, origin, source } = spread;
+            writeln!(out, "| `exit_spread` | {p5} to {p95} thousandths | {} | {source} |", origin.word())?;
         }
     }
     Ok(())

@@ -9,10 +9,10 @@
 
 use super::fields::{Item, unknown};
 use super::node::{Value, ValuePosition};
-use super::rows::{COST, COSTS, MAX_TEXT, MODEL, SMT_SPEED, ScenarioKey};
+use super::rows::{COST, COSTS, EXIT_SPREAD, MAX_TEXT, MODEL, SMT_SPEED, ScenarioKey};
 use super::{Fault, KeyType, ScenarioDocument, ScenarioError};
 use crate::models::{DEFAULT, FILES};
-use crate::{CostFigure, CostModel, CostOrigin, SmtSpeed};
+use crate::{CostFigure, CostModel, CostOrigin, ExitSpread, SmtSpeed};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
@@ -115,6 +115,9 @@ fn file(path: &Path) -> std::io::Result<String> {
 /// Changes the costs that the table has; `rows` are its other keys.
 fn change(costs: &mut CostModel, item: &Item, rows: &'static [ScenarioKey]) -> Result<(), Fault> {
     let item = Item { clock_hz: costs.clock_hz, ..item.clone() };
+    if let Some(item) = item.get("exit_spread") {
+        costs.exit_spread = Some(exit_spread(&item)?);
+    }
     for entry in item.entries()?.iter().filter(|entry| rows.iter().all(|row| row.key != entry.key)) {
         match costs.get_mut(&entry.key) {
             Some(row) => *row = cost(&item.entry(entry))?,
@@ -137,6 +140,16 @@ fn cost(item: &Item) -> Result<CostFigure, Fault> {
     let fields = item.fields(COST)?;
     let origin = ORIGINS[fields.word("origin")?];
     Ok(CostFigure { time: fields.time("time")?, origin, source: fields.text("source")? })
+}
+
+fn exit_spread(item: &Item) -> Result<ExitSpread, Fault> {
+    let fields = item.fields(EXIT_SPREAD)?;
+    Ok(ExitSpread {
+        p5: fields.number("p5")?,
+        p95: fields.number("p95")?,
+        origin: ORIGINS[fields.word("origin")?],
+        source: fields.text("source")?,
+    })
 }
 
 /// Speeds with one, two, … busy threads, of so many threads at most.

@@ -1,9 +1,9 @@
 //! The documentation of scenario files, from the rows that the reader goes by.
 
 use super::rows::{
-    ALTERNATIVE, CHANNEL, COST, COSTS, DISK, HOST, LOAD, MAX_CPUS, MAX_INSTANT, MAX_LIST, MAX_NESTING, MAX_OPS,
-    MAX_TEXT, MAX_VCPUS, MODEL, PROGRAM, REGISTER, REGISTERS, SCENARIO, SCHEDULER, SMT_SPEED, SPIN, STEPS, ScenarioKey,
-    THREAD, VM,
+    ALTERNATIVE, CHANNEL, COST, COSTS, DISK, EXIT_SPREAD, HOST, LOAD, MAX_CPUS, MAX_INSTANT, MAX_LIST, MAX_NESTING,
+    MAX_OPS, MAX_TEXT, MAX_VCPUS, MODEL, PROGRAM, REGISTER, REGISTERS, SCENARIO, SCHEDULER, SMT_SPEED, SPIN, STEPS,
+    ScenarioKey, THREAD, VM,
 };
 use crate::assumptions::assumed_beside_costs;
 use crate::{AssumedRange, CostModel, LIBRARY};
@@ -133,6 +133,14 @@ fn costs(page: &mut String) {
     table(page, MODEL);
     page.push_str("\n### `smt_speed` of a cost model\n\n");
     table(page, SMT_SPEED);
+    page.push_str(
+        "\n### `exit_spread`\n\nWithout it every exit takes what its costs come to, and vCPUs that do the same keep out of each other's \
+         way for ever: a lock for all devices costs eight of them no more than one, until it is always taken. With it, each exit draws \
+         one factor for all that the host does for it, but not for what a virtual core's other threads, a device's own thread or the \
+         wait for a lock add. Half of the factors are below 1; both halves are normal by their logarithm. `lab exits` measures it, \
+         *p5 to p95*.\n\n",
+    );
+    table(page, EXIT_SPREAD);
     page.push_str(
         "\n### Costs\n\nA cost whose origin is `assumed` may as well be anything between the ends that are given here; one that differs \
          from the default, as much of itself. `sim --uncertainty` and `sweep --uncertainty` try them.\n\n\

@@ -239,7 +239,15 @@ pub const COSTS: &[ScenarioKey] = &[
         "The machine whose costs the rows below change: one of [models.md](models.md), or a file like those",
     ),
     CLOCK,
+    SPREAD,
 ];
+
+const SPREAD: ScenarioKey = row(
+    "exit_spread",
+    KeyType::Other("table"),
+    Says("the model's; without one all take the same"),
+    "How exits are spread about what the costs come to, which is their median then",
+);
 
 const MODEL_NAME: KeyType = KeyType::Other("name of a cost model, or path of a file: `\"machines/mine.toml\"`");
 const CLOCK: ScenarioKey = row(
@@ -255,6 +263,7 @@ pub const MODEL: &[ScenarioKey] = &[
     row("base", MODEL_NAME, Means("\"default\""), "The cost model that this one changes"),
     CLOCK,
     row("smt_speed", KeyType::Other("table"), Says("the base's"), "Speed of a hardware thread beside busy siblings"),
+    SPREAD,
 ];
 
 /// `smt_speed` of a cost model.
@@ -264,6 +273,24 @@ pub const SMT_SPEED: &[ScenarioKey] = &[
         KeyType::Other("list of thousandths, the first 1000, falling"),
         Error,
         "With one, two, … threads of a core busy, in thousandths of a core of its own",
+    ),
+    ORIGIN,
+    SOURCE,
+];
+
+/// `exit_spread` of costs.
+pub const EXIT_SPREAD: &[ScenarioKey] = &[
+    row(
+        "p5",
+        KeyType::Number("number of thousandths of the median", 1, 1_000),
+        Error,
+        "Of twenty exits, one takes less",
+    ),
+    row(
+        "p95",
+        KeyType::Number("number of thousandths of the median", 1_000, 100_000),
+        Error,
+        "Of twenty exits, one takes more",
     ),
     ORIGIN,
     SOURCE,
