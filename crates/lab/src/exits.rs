@@ -52,6 +52,9 @@ struct Part {
     rows: Vec<Wanted>,
 }
 
+/// The exits whose spread is told for scenarios.
+const SPREAD_OF: [&str; 2] = ["port write", "user space"];
+
 /// Measures all of it. With `keep_events`, the events of the last round come with it.
 pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
     let parts = [kinds(machine), registers(machine), locks(machine), devices(machine)];
@@ -78,7 +81,7 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
     if machine.emulates_ring_0 {
         findings.warnings.push(
             "IPI to a running vCPU: its time is from the sender's write until the other vCPU's handler has run; here \
-             KVM emulates both vCPUs, and a vCPU that spins was seen to take the IPI milliseconds later than one that \
+             KVM emulates both vCPUs, and a vCPU that spins was seen to need ten times as long for the IPI as one that \
              had halted. Neither row is what an IPI costs where ring 0 runs natively"
                 .to_string(),
         );
@@ -97,6 +100,9 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
         findings.tables.push(FindingsTable { title: part.title, labels: part.labels, rows: rows.collect() });
     }
     findings.summary = summary(&findings);
+    if !machine.emulates_ring_0 {
+        findings.summary.extend(findings.tables.first().and_then(spread_sentence));
+    }
     let unknown = || "not known".to_string();
     findings.summary.push(format!(
         "This kernel accounts for the time of guests: {}. Traced by ftrace on this host: {}.",
@@ -446,6 +452,17 @@ fn devices(machine: &LabMachine) -> Part {
     }
 }
 
+/// How one kind of exit is spread, as the simulator takes it.
+fn spread_sentence(table: &FindingsTable) -> Option<String> {
+    let row = table.rows.iter().find(|row| row.labels == SPREAD_OF)?;
+    let time = row.figure("time")?;
+    let [p5, p95] = [time.spread?.0, time.spread?.1].map(|ns| (1_000.0 * ns / time.value).round());
+    Some(format!(
+        "How long {}s to {} take, as `[costs]` of a scenario has it: exit_spread = {{ p5 = {p5}, p95 = {p95}, source = \"lab exits\" }}.",
+        SPREAD_OF[0], SPREAD_OF[1]
+    ))
+}
+
 /// The main points in words.
 fn summary(findings: &Findings) -> Vec<String> {
     let time = |table: usize, labels: &[&str]| {
@@ -518,6 +535,25 @@ mod tests {
             })
         });
         FindingsTable { title: "", labels: Vec::new(), rows: rows.collect() }
+    }
+
+    #[test]
+    fn the_spread_of_exits_is_said_as_a_scenario_takes_it() {
+        let row = |handler: &str, spread| FindingRow {
+            labels: vec!["port write".to_string(), handler.to_string()],
+            figures: vec![FindingFigure { spread, ..FindingFigure::plain("time", Unit::Nanos, 2_000.0) }],
+            ..FindingRow::default()
+        };
+        let table = |rows| FindingsTable { title: "", labels: Vec::new(), rows };
+        let rows = vec![row("kernel", Some((1.0, 2.0))), row("user space", Some((1_900.0, 3_001.0)))];
+        let said = spread_sentence(&table(rows)).unwrap();
+        let costs = said.split_once("has it: ").and_then(|(_, costs)| costs.strip_suffix('.')).unwrap();
+        let scenario =
+            exitscope_scenario::Scenario::from_toml(&format!("name = \"x\"\n[costs]\n{costs}\n[[vm]]\nname = \"v\""))
+                .unwrap();
+        let spread = scenario.costs.exit_spread.unwrap();
+        assert_eq!((spread.p5, spread.p95, spread.source.as_str()), (950, 1_501, "lab exits"));
+        assert_eq!(spread_sentence(&table(vec![row("user space", None)])), None);
     }
 
     #[test]

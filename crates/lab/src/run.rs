@@ -401,9 +401,8 @@ fn play(
     }
     let payloads: Vec<(&Payload, u32)> = parts.iter().map(|part| (part.2, scenario.vms[part.0].vcpus)).collect();
     let inserted = || turn.changed.cheaper.map_or(0, VirtualSpeedup::inserted);
-    let moment = || {
-        read_at_once(|| (payloads.iter().map(|(payload, vcpus)| payload.counted(0..*vcpus)).collect(), inserted()))
-    };
+    let moment =
+        || read_at_once(|| (payloads.iter().map(|(payload, vcpus)| payload.counted(0..*vcpus)).collect(), inserted()));
     let stopped: OnceLock<(u64, (Vec<u64>, u64))> = OnceLock::new();
     let (mut world, handler) = LoadGenerator::new(scenario, payloads[0].0, &parkers, disks, first_disk);
     let setups: Vec<Setup> = parts

@@ -18,8 +18,8 @@ const TO_ITSELF: u64 = 1 << 18;
 /// In CR8: holds every interrupt back.
 const HIGHEST_PRIORITY: u64 = 15;
 
-// Interrupts are off but in two places that expect them, `let_interrupts_in` and `wait_for_interrupt`: nothing of compiled
-// code, like the red zone below its stack pointer, is in their way. The handler counts, and restores what it uses; the
+// Interrupts are off but in places that expect them, `let_interrupts_in`, `await_interrupt`, `relax_with_interrupts` and
+// `wait_for_interrupt`: nothing of compiled code, like the red zone below its stack pointer, is in their way. The handler counts, and restores what it uses; the
 // linker puts it first, at `abi::WAKE_INTERRUPT`. Two things that processors never do, but an emulated one may: it lets an
 // interrupt in between STI and HLT, and then the HLT that it was to end is skipped, which `wait_for_interrupt` returns as 1
 // in rax; it delivers an interrupt twice, the second time right at the handler's beginning, which then runs twice.
@@ -267,12 +267,20 @@ pub fn let_interrupts_in() {
 
 /// Lets interrupts in until their count is no longer `before`; ring 0 only.
 pub fn await_interrupt(before: u64) {
-    // On a processor, once round. KVM's PVM emulates this code, and looks for interrupts after each 1,024 instructions
-    // (`pvm_emul_batch`): of eight in a turn it would look at one and the same for ever, where they may be off. Seven come
-    // round to all. SAFETY: as in `let_interrupts_in`.
+    // With interrupts on at every instruction: KVM's PVM emulates this code, and looks for interrupts after each 1,024
+    // instructions (`pvm_emul_batch`). In a loop of eight that lets them in at one, it would look at another one for ever.
+    // SAFETY: as in `let_interrupts_in`.
     unsafe {
-        asm!("2:", "sti", "nop", "nop", "cli", "pause", "cmp [{count}], {before}", "je 2b",
+        asm!("sti", "2:", "pause", "cmp [{count}], {before}", "je 2b", "cli",
             count = const INTERRUPTS, before = in(reg) before);
+    }
+}
+
+/// So many times [`relax`], with interrupts let in; ring 0 only.
+pub fn relax_with_interrupts(times: u64) {
+    if times > 0 {
+        // SAFETY: as in `await_interrupt`.
+        unsafe { asm!("sti", "2:", "pause", "dec {0}", "jnz 2b", "cli", inout(reg) times => _) };
     }
 }
 

@@ -182,14 +182,8 @@ impl Runner<'_> {
                 self.page.halts += u64::from(halted);
                 self.page.hlts += u64::from(halted);
             }
-            op::PAUSE => {
-                for _ in 0..b {
-                    cpu::relax();
-                    if self.interrupts {
-                        cpu::let_interrupts_in();
-                    }
-                }
-            }
+            op::PAUSE if self.interrupts => cpu::relax_with_interrupts(b),
+            op::PAUSE => (0..b).for_each(|_| cpu::relax()),
             op::LOAD_KNOBS => self.load_knobs(),
             _ => give_up(trouble::BAD_STEP),
         }
