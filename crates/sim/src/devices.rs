@@ -2,7 +2,7 @@
 
 use crate::entities::{Effect, Message, MessageSender, NONE, QueuedEvent, StrandWait, TaskKind};
 use crate::exits::SimExitReason;
-use crate::guest::sample;
+use crate::random::sample;
 use crate::world::SimWorld;
 use crate::{Observer, SimError};
 use exitscope_scenario::{Arrival, Doorbell};

@@ -1,6 +1,6 @@
 //! How much more or less than the median each exit takes, where the cost model says how exits are spread.
 
-use crate::world::stream;
+use crate::random::stream;
 use exitscope_scenario::ExitSpread;
 use rand::Rng;
 use rand_distr::StandardNormal;

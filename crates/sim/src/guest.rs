@@ -6,31 +6,18 @@ use crate::entities::{
 use crate::exit_costs::part;
 use crate::exits::SimExitReason;
 use crate::flat_program::Code;
+use crate::random::sample;
 use crate::run::{time_of, work_done};
 use crate::world::SimWorld;
 use crate::{Observer, SimError};
 use exitscope_policy::Policies;
 use exitscope_policy::guest_halt_poll::{IdleOutcome, IdleState};
 use exitscope_policy::vcore::Cede;
-use exitscope_scenario::TimeDistribution;
 use exitscope_units::{Moment, Nanos};
 use rand::Rng;
-use rand_distr::{Exp1, StandardNormal};
 
 /// So many steps of a program may take no time in a row.
 const FREE_STEPS: u32 = 1_000_000;
-
-/// A random length.
-pub(crate) fn sample(rng: &mut rand_pcg::Pcg64Mcg, span: TimeDistribution) -> u64 {
-    match span {
-        TimeDistribution::Fixed(time) => time.0,
-        TimeDistribution::Uniform(low, high) => rng.random_range(low.0.min(high.0)..=high.0.max(low.0)),
-        TimeDistribution::Exponential(mean) => (mean.0 as f64 * rng.sample::<f64, _>(Exp1)) as u64,
-        TimeDistribution::Normal(mean, deviation) => {
-            (mean.0 as f64 + deviation.0 as f64 * rng.sample::<f64, _>(StandardNormal)).max(0.0) as u64
-        }
-    }
-}
 
 impl<O: Observer> SimWorld<'_, O> {
     /// The knobs that hold for a strand.

@@ -1,6 +1,6 @@
 //! Where between their ends the assumed numbers of a scenario are tried.
 
-use crate::world::stream;
+use crate::random::stream;
 use rand::seq::SliceRandom;
 
 /// So many points in a space of so many numbers, each from 0 to 1: of each number, every point has another of as many equal parts

@@ -24,6 +24,7 @@ mod latin_hypercube;
 mod locks;
 mod outcome;
 mod queue;
+mod random;
 mod run;
 mod trace_events;
 mod world;

@@ -10,6 +10,7 @@ use crate::exits::ExitPaths;
 use crate::flat_program::{Code, Flat, flatten};
 use crate::outcome::Measures;
 use crate::queue::EventQueue;
+use crate::random::stream;
 use crate::run::FULL_LOAD;
 use crate::{Limits, Observer, SimError};
 use exitscope_policy::guest_halt_poll::GuestHaltPoll;
@@ -342,18 +343,6 @@ impl<'s, O: Observer> SimWorld<'s, O> {
 
 /// No moment.
 pub(crate) const NEVER: u64 = u64::MAX;
-
-/// The random numbers of one strand: its own, so that nothing that others do changes them.
-pub(crate) fn stream(seed: u64, number: u64) -> Pcg64Mcg {
-    let mix = |mut value: u64| {
-        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        value ^ (value >> 31)
-    };
-    let high = mix(seed.wrapping_add(0x9e37_79b9_7f4a_7c15));
-    let low = mix(high ^ number.wrapping_add(0x632b_e59b_d9b4_e019));
-    Pcg64Mcg::new(u128::from(high) << 64 | u128::from(low))
-}
 
 /// The registration of ports as the policy has it; `None` for one of addresses.
 fn port_registration(registration: &exitscope_scenario::HandlerSpec) -> Option<PortRegistration> {
