@@ -3975,7 +3975,7 @@ export interface GainUncertainty {
    */
   draws: number;
   /**
-   * Runs that did not reach their end: they are in no interval.
+   * Runs that did not reach their end: where there are any, there is no interval.
    */
   failed: number;
   /**

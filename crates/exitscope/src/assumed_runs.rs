@@ -47,8 +47,9 @@ pub fn uncertainty(run: &SimReport, scenario: &Scenario, args: &SimArgs) -> anyh
 pub fn assumed_runs(configurations: &[Scenario], set: &[&str], limits: &LimitArgs) -> anyhow::Result<AssumedRuns> {
     let mut of: Vec<Vec<Assumption>> = configurations.iter().map(assumptions).collect();
     let keys: Vec<Vec<String>> = of.iter().map(|list| list.iter().map(|of| of.key.clone()).collect()).collect();
-    let is_open = |key: &String| !set.contains(&key.as_str()) && keys.iter().all(|list| list.contains(key));
-    of.iter_mut().for_each(|list| list.retain(|of| is_open(&of.key)));
+    let is_open =
+        |of: &Assumption| !set.iter().any(|key| of.is_set_by(key)) && keys.iter().all(|list| list.contains(&of.key));
+    of.iter_mut().for_each(|list| list.retain(is_open));
     let numbers = of.first().map_or(0, Vec::len);
     let runs = (2 * numbers + DRAWS) * configurations.len();
     if runs > MAX_RUNS {

@@ -964,6 +964,8 @@ pub struct ScenarioCheckArgs {
     /// With --check: only these VMs of the recording, as `report --vm` takes them
     #[arg(long = "check-vm", value_name = "NAME|PID", value_delimiter = ',', requires = "recording")]
     pub vms: Vec<String>,
+    #[command(flatten)]
+    pub clock: ClockArgs,
 }
 
 #[derive(Debug, Args)]

@@ -5,16 +5,18 @@
 //! scenario, setting ─► run ─► … ───────────┘
 //! ```
 
-use crate::cli::LabRunArgs;
+use crate::cli::{LabRunArgs, ScenarioArgs};
 use crate::predictions::{MeasuredFigure, PredictionsAgainst};
-use crate::sim_predictions::{NamedFigures, WORK, values};
+use crate::sim_predictions::{NamedFigures, WORK, settings_of, text_hash, values};
 use crate::{Outcome, scenario_file};
-use anyhow::{Context, bail};
+use anyhow::bail;
 use exitscope_apply::host_name;
 use exitscope_lab::LabMachine;
+use exitscope_lab::followed::followed;
 use exitscope_lab::run::{RunOptions, run};
-use exitscope_scenario::Scenario;
+use exitscope_model::encode::message;
 use exitscope_scenario::findings::FindingRow;
+use exitscope_scenario::{Scenario, ScenarioDocument};
 use exitscope_signals::catch_signals;
 use exitscope_stats::Estimate;
 use exitscope_view::FiledPrediction;
@@ -23,23 +25,34 @@ use std::path::Path;
 
 /// Runs the scenario in turns, and scores what the file predicts of it.
 pub fn score(args: &LabRunArgs, options: RunOptions, against: &Path, out: &mut dyn Write) -> anyhow::Result<Outcome> {
-    let document = scenario_file::read(&args.scenario)?;
+    let ScenarioArgs { scenario: file, set, seed } = &args.scenario;
+    if file == Path::new("-") {
+        bail!("--against: predictions are of a scenario's file by its name, and standard input has none");
+    }
+    if !set.is_empty() || seed.is_some() {
+        bail!("--against: what is predicted is of the scenario as its file has it: omit --set and --seed");
+    }
+    let (name, text) = scenario_file::read_text(&args.scenario)?;
+    let document = scenario_file::parse(&name, &text, &[], None)?;
     let before = document.scenario()?;
-    let with = |setting: &str| -> anyhow::Result<Scenario> {
-        let mut changed = document.clone();
-        for setting in setting.split(' ') {
-            let (key, value) = setting.split_once('=').context("a setting is NAME=VALUE")?;
-            scenario_file::set(&mut changed, key, value)?;
-        }
-        Ok(changed.scenario()?)
-    };
     // Of the scenario that was simulated.
-    let name = args.scenario.scenario.file_name().unwrap_or_default().to_string_lossy();
-    let is_meant =
-        |of: &FiledPrediction| of.source == name && of.setting.as_deref().is_some_and(|setting| with(setting).is_ok());
+    let (name, hash) = (file.file_name().unwrap_or_default().to_string_lossy(), text_hash(&text));
+    let is_meant = |of: &FiledPrediction| match &of.scenario_sha256 {
+        _ if of.source != name => Err(""),
+        Some(of) if *of != hash => Err(", when that file was another"),
+        _ => Ok(()),
+    };
     let predictions = PredictionsAgainst::read(against, &host_name(Path::new("/")), is_meant)?;
-    let settings: Vec<(&str, Scenario)> =
-        predictions.settings().into_iter().map(|of| Ok((of, with(of)?))).collect::<anyhow::Result<_>>()?;
+    let mut settings: Vec<(&str, Scenario)> = Vec::new();
+    for setting in predictions.settings() {
+        match with(&document, &before, setting) {
+            Ok(scenario) => settings.push((setting, scenario)),
+            Err(why) => writeln!(out, "{}: not tried: {why:#}", message(setting))?,
+        }
+    }
+    if settings.is_empty() {
+        bail!("{}: nothing that it predicts of {name} can be tried here", against.display());
+    }
     catch_signals()?;
     let machine = LabMachine::new()?;
     let one_run = |scenario: &Scenario| work(&machine, scenario, options);
@@ -63,6 +76,21 @@ pub fn score(args: &LabRunArgs, options: RunOptions, against: &Path, out: &mut d
         predictions.score("lab run", setting, &measured, out)?;
     }
     Ok(Outcome::Fine)
+}
+
+/// The scenario with a setting; an error says why a real run of that would show nothing of it.
+fn with(document: &ScenarioDocument, before: &Scenario, setting: &str) -> anyhow::Result<Scenario> {
+    let mut all = document.clone();
+    for (key, value) in settings_of(setting)? {
+        let mut alone = document.clone();
+        scenario_file::set(&mut alone, key, value)?;
+        scenario_file::set(&mut all, key, value)?;
+        let alone = alone.scenario()?;
+        if alone != *before && followed(&alone) == followed(before) {
+            bail!("real guests run on this machine as it is, whatever {key} says");
+        }
+    }
+    Ok(all.scenario()?)
 }
 
 /// The work of each VM a second, of one run.

@@ -1,6 +1,7 @@
 //! Predictions that are written down before anybody tries them, what became of them, and `exitscope predictions`.
 
 use crate::cli::{PredictionsArgs, PredictionsFormat};
+use crate::output_file::is_none_of;
 use crate::terminal::terminal_style;
 use crate::{Outcome, write_json};
 use anyhow::{Context, bail};
@@ -52,6 +53,8 @@ pub struct NewPrediction {
     pub change: String,
     /// The setting, where it is one.
     pub setting: Option<String>,
+    /// Of a scenario, the SHA-256 of its text.
+    pub scenario_sha256: Option<String>,
     /// The figure's name.
     pub metric: String,
     /// Its unit.
@@ -64,7 +67,14 @@ impl From<AdvicePrediction> for NewPrediction {
     fn from(of: AdvicePrediction) -> NewPrediction {
         let metric = CountedMetrics::metrics().into_iter().find(|metric| metric.name == of.metric);
         let unit = metric.map_or(MetricUnit::Number, |metric| metric.unit);
-        NewPrediction { change: of.change, setting: of.setting, metric: of.metric.to_string(), unit, figure: of.figure }
+        NewPrediction {
+            change: of.change,
+            setting: of.setting,
+            scenario_sha256: None,
+            metric: of.metric.to_string(),
+            unit,
+            figure: of.figure,
+        }
     }
 }
 
@@ -78,6 +88,7 @@ pub fn add(to: &Path, predicted: Vec<NewPrediction>, (source, host): (&Path, &st
             version: VERSION.to_string(),
             source: source.to_string(),
             host: host.to_string(),
+            scenario_sha256: of.scenario_sha256,
             change: of.change,
             setting: of.setting,
             metric: of.metric,
@@ -127,18 +138,24 @@ pub struct PredictionsAgainst {
 }
 
 impl PredictionsAgainst {
-    /// Those for this host, of settings that are meant; an error where there are none.
-    pub fn read(path: &Path, host: &str, is_meant: impl Fn(&FiledPrediction) -> bool) -> anyhow::Result<Self> {
+    /// Those for this host, of settings that are meant; an error where there are none, with why each is not where that is not plain.
+    pub fn read(
+        path: &Path,
+        host: &str,
+        is_meant: impl Fn(&FiledPrediction) -> Result<(), &'static str>,
+    ) -> anyhow::Result<Self> {
         let mut predictions: Vec<FiledPrediction> = Vec::new();
         let mut others = BTreeSet::new();
         for line in read(path)? {
             let PredictionLine::Prediction(of) = line else { continue };
             let Some(setting) = of.setting.clone() else { continue };
-            if of.host == host && is_meant(&of) {
+            let meant = is_meant(&of);
+            if of.host == host && meant.is_ok() {
                 predictions.retain(|other| !(other.is_of(&setting) && other.metric == of.metric));
                 predictions.push(of);
             } else {
-                others.insert(message(&format!("{setting} of {} on {}", of.source, of.host)).to_string());
+                let why = meant.err().unwrap_or_default();
+                others.insert(message(&format!("{setting} of {} on {}{why}", of.source, of.host)).to_string());
             }
         }
         if predictions.is_empty() {
@@ -210,12 +227,16 @@ impl PredictionsAgainst {
     }
 }
 
-/// Fails where predictions could not be added.
-pub fn can_add(to: &Path) -> anyhow::Result<()> {
+/// Fails where predictions could not be added, or would be added to what is read, or to what is no file of predictions.
+pub fn can_add(to: &Path, inputs: &[PathBuf]) -> anyhow::Result<()> {
+    is_none_of(to, inputs, "--predictions")?;
     match to.metadata() {
         Ok(about) if about.is_dir() => bail!("cannot write {}: it is a folder", to.display()),
         Err(error) if error.kind() == ErrorKind::NotFound => crate::output_file::can_write(to),
-        _ => read(to).map(drop),
+        Ok(about) if about.is_file() && about.len() > 0 && read(to)?.is_empty() => {
+            bail!("--predictions: {} is there, and has no prediction: give a new file", to.display())
+        }
+        _ => Ok(()),
     }
 }
 
@@ -261,7 +282,7 @@ mod tests {
         write(vec![predicted("halt_poll_ns=0ns", "polling", 5.0), predicted("halt_poll_ns=0ns", "wakeup", 5.0)], "vm");
         write(vec![predicted("halt_poll_ns=50us", "polling", 5.0)], "vm");
         write(vec![predicted("halt_poll_ns=0ns", "polling", 9.0)], "another");
-        let is_tried = |of: &FiledPrediction| of.is_of("halt_poll_ns=0");
+        let is_tried = |of: &FiledPrediction| of.is_of("halt_poll_ns=0").then_some(()).ok_or("");
         let mut said: Vec<u8> = Vec::new();
         PredictionsAgainst::read(&file, "vm", is_tried).unwrap().score_trial(&trial(), Some(&mut said)).unwrap();
         let said = String::from_utf8(said).unwrap();

@@ -1,6 +1,6 @@
 //! A scenario, as its file has it, beside a recording of what it stands for: `sim` and `sweep --check`.
 
-use crate::cli::{ClockArgs, LimitArgs, ScenarioArgs, ScenarioCheckArgs};
+use crate::cli::{LimitArgs, ScenarioArgs, ScenarioCheckArgs};
 use crate::read::RecordingAccess;
 use crate::scenario_file;
 use crate::select::SelectedExits;
@@ -29,7 +29,7 @@ pub fn checked(
     let (outcome, _) = exitscope_sim::run(&scenario, Unseen, scenario_file::limits(limits))?;
     let own = ScenarioRow::of(&scenario, file.scenario.display().to_string(), Vec::new());
     let run = SimReport::of(&outcome, &scenario, own);
-    let access = RecordingAccess::of(&ClockArgs::default());
+    let access = RecordingAccess::of(&args.clock);
     let input = access.open_one(recording)?;
     let mut exits = SelectedExits::all(access);
     if !args.vms.is_empty() {

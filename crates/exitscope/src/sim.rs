@@ -15,6 +15,7 @@ use exitscope_sim::{Limits, Unseen};
 use exitscope_trace::WrittenTrace;
 use exitscope_view::{SimReport, simulated_page, write_metrics_csv, write_page};
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
 pub fn run(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if args.uncertainty && args.format == SimFormat::Csv {
@@ -24,7 +25,12 @@ pub fn run(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let document = scenario_file::parse(&name, &text, &args.scenario.set, args.scenario.seed)?;
     let scenario = document.scenario()?;
     scenario_file::warn_of_knobs(&document, &scenario);
-    args.predictions.as_deref().map_or(Ok(()), predictions::can_add)?;
+    if let Some(to) = &args.predictions {
+        if args.scenario.scenario == Path::new("-") {
+            bail!("--predictions: they are of a scenario's file by its name, and standard input has none");
+        }
+        predictions::can_add(to, &inputs(args, args.trace.as_ref()))?;
+    }
     let changes = args.scenario.set.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let mut run = match checked(&args.check, &args.scenario, (&name, &text), &args.limits, changes)? {
         Some(baseline) if baseline.check.as_ref().is_some_and(|check| !check.agrees) => baseline,
@@ -39,7 +45,7 @@ pub fn run(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         run.uncertainty = Some(uncertainty(&run, &scenario, args)?);
     }
     if let Some(to) = args.predictions.as_deref().filter(|_| !is_declined) {
-        sim_predictions::add(args, to)?;
+        sim_predictions::add(args, (&name, &text), to)?;
     }
     let declined = run.check.as_ref().filter(|_| is_declined);
     match (args.format, declined) {
@@ -52,14 +58,18 @@ pub fn run(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     Ok(if declined.is_some() { Outcome::Findings } else { Outcome::Fine })
 }
 
+/// The files that are read, and one more.
+fn inputs(args: &SimArgs, more: Option<&PathBuf>) -> Vec<PathBuf> {
+    args.check.recording.iter().chain([&args.scenario.scenario]).chain(more).cloned().collect()
+}
+
 /// Runs the scenario, and records the run if that is asked for.
 fn simulate(args: &SimArgs, scenario: &Scenario) -> anyhow::Result<SimOutcome> {
     let limits = scenario_file::limits(&args.limits);
     let Some(path) = &args.trace else {
         return Ok(exitscope_sim::run(scenario, Unseen, limits)?.0);
     };
-    let read = args.check.recording.iter().chain([&args.scenario.scenario]).cloned().collect::<Vec<_>>();
-    is_none_of(path, &read, "--trace")?;
+    is_none_of(path, &inputs(args, None), "--trace")?;
     catch_signals()?;
     let limits = Limits { stop: || signalled().is_some(), ..limits };
     replace(path, |to| {

@@ -19,8 +19,8 @@ use exitscope_scenario::Scenario;
 use exitscope_scenario::findings::Findings;
 use exitscope_signals::catch_signals;
 use exitscope_validation::{
-    LAB_EXPERIMENTS, LabAgreement, LabCost, LabExperiment, LabPredictions, LabReading, PAIRS, SEED, TriedCell,
-    cells_table, costs_table, predict_cells,
+    LAB_EXPERIMENTS, LabAgreement, LabCost, LabExperiment, LabPrediction, LabPredictions, LabReading, PAIRS, SEED,
+    TriedCell, cells_table, costs_table, predict_cells,
 };
 use exitscope_view::{LabReport, lab_page, write_lab_csv, write_page};
 use std::fs;
@@ -76,6 +76,18 @@ fn read(file: &Path, text: &str) -> anyhow::Result<LabPredictions> {
             predictions.host
         );
     }
+    let is_right = |of: &LabPrediction| {
+        let [low, high] = of.bounds;
+        [of.times, low, high].iter().all(|value| value.is_finite() && *value > 0.0) && low <= high
+    };
+    if let Some(number) = predictions.cells.iter().position(|of| !is_right(of)) {
+        bail!(
+            "{}: cell {number} has no number of times, 0 < low <= high: {:?}, {:?}",
+            file.display(),
+            predictions.cells[number].times,
+            predictions.cells[number].bounds
+        );
+    }
     Ok(predictions)
 }
 
@@ -127,18 +139,22 @@ const DESCRIPTION: &str = "The simulator beside the lab: what a change of a prog
 
 /// Runs what was predicted.
 fn score(machine: &LabMachine, plan: &MeasurePlan, predictions: LabPredictions) -> anyhow::Result<(Findings, Outcome)> {
-    let both = |of: &exitscope_validation::LabPrediction| [of.cell.before.scenario(), of.cell.after.scenario()];
+    let both = |of: &LabPrediction| [of.cell.before.scenario(), of.cell.after.scenario()];
     let scenarios: Vec<Scenario> = predictions.cells.iter().flat_map(both).collect();
     let taken = in_all_turns(machine, plan, &scenarios)?;
     let rate = LabReading::PerWork(PAIRS, 1);
-    let tried = |(predicted, sides): (&exitscope_validation::LabPrediction, &[Vec<_>])| {
+    let tried = |(predicted, sides): (&LabPrediction, &[Vec<_>])| {
         let work = |tables: &Vec<_>| rate.of(tables, 0.0).map_or(0.0, |ns| 1e9 / ns);
         let rounds = sides[0].iter().zip(&sides[1]).map(|(before, after)| (work(before), work(after)));
         TriedCell { predicted: predicted.clone(), rounds: rounds.collect() }
     };
     let tried: Vec<TriedCell> = predictions.cells.iter().zip(taken.tables.chunks(2)).map(tried).collect();
     let agreement = LabAgreement::of(&tried);
-    let outcome = if agreement.is_right() { Outcome::Fine } else { Outcome::Findings };
+    let outcome = match (agreement.is_judged(), agreement.is_right()) {
+        (_, false) => Outcome::Findings,
+        (true, true) => Outcome::Fine,
+        (false, true) => Outcome::Failed,
+    };
     let findings = Findings {
         description: DESCRIPTION,
         summary: agreement.sentences(),

@@ -465,7 +465,40 @@ fn what_was_simulated_of_a_scenario_is_scored_by_real_guests() {
     let count = |name: &str| tally[name].as_u64().unwrap();
     assert!((count("scores"), count("untried"), count("predictions")) == (1, 1, 2), "{tally}");
     assert_eq!(tally["scored"][0]["by"], "lab run");
-    // Another scenario was not predicted.
+    // Real guests have this machine's costs: a run with others would be the same run.
+    let costs = folder.path().join("costs.jsonl");
+    let costs = costs.to_str().unwrap();
+    for set in [
+        &["--set", "cost.exit=100us"][..],
+        &["--set", "host.cores=1"],
+        &["--set", "guest_halt_poll_ns=0", "--set", "seed=9"],
+    ] {
+        let _ = std::fs::remove_file(costs);
+        let simulated = run(&[&["sim", scenario, "--predictions", costs, "--set", "duration=60ms"], set].concat());
+        assert!(simulated.status.success(), "{}", stderr(&simulated));
+        let refused = run(&["lab", "run", scenario, "--against", costs, "--repeat", "2"]);
+        assert!(
+            refused.status.code() == Some(2) && stderr(&refused).contains("can be tried here"),
+            "{}",
+            stderr(&refused)
+        );
+        assert!(
+            stdout(&refused).contains("not tried: real guests run on this machine as it is"),
+            "{}",
+            stdout(&refused)
+        );
+    }
+    // Nor was another scenario predicted, whether of another name or of the same.
+    let namesake = folder.path().join("ping-pong.toml");
+    std::fs::write(&namesake, std::fs::read_to_string(scenario).unwrap() + "\n# more\n").unwrap();
+    let other = run_against(namesake.to_str().unwrap());
+    assert!(
+        other.status.code() == Some(2) && stderr(&other).contains("when that file was another"),
+        "{}",
+        stderr(&other)
+    );
+    let set = run(&["lab", "run", scenario, "--against", file, "--set", "delay=1us"]);
+    assert!(stderr(&set).contains("omit --set"), "{}", stderr(&set));
     let other = run_against(&scenario.replace("ping-pong", "spin"));
     assert!(
         other.status.code() == Some(2) && stderr(&other).contains("predicts nothing of this"),

@@ -407,6 +407,24 @@ fn what_settings_make_of_a_scenario_is_predicted_before_anybody_tries_it() {
     // Its guest polls: without that each ball takes longer.
     let [before, high] = ["in_force", "high"].map(|name| work[name].as_f64().unwrap());
     assert!(high < before, "{work}");
+    // A value with blanks is one value, and nothing is added to what is read, or to what is no file of predictions.
+    let other = folder.path().join("other.jsonl");
+    let spread = ["--set", "costs.exit_spread={ p5 = 800, p95 = 2500 }", "--set", "delay=1us", "--predictions"];
+    page("sim", "ping-pong", &[&spread[..], &[other.to_str().unwrap()]].concat());
+    let filed = std::fs::read_to_string(&other).unwrap();
+    assert!(filed.contains(r#""setting":"costs.exit_spread={ p5 = 800, p95 = 2500 } delay=1us""#), "{filed}");
+    let own = folder.path().join("own.toml");
+    let notes = folder.path().join("notes.txt");
+    std::fs::copy(scenario("ping-pong"), &own).unwrap();
+    std::fs::write(&notes, "notes\n").unwrap();
+    for (to, says) in [(&own, "is the file that is read"), (&notes, "has no prediction")] {
+        let before = std::fs::read(to).unwrap();
+        let output = run(&["sim", own.to_str().unwrap(), "--set", "delay=1us", "--predictions", to.to_str().unwrap()]);
+        assert!(output.status.code() == Some(2) && stderr(&output).contains(says), "{}", stderr(&output));
+        assert_eq!(std::fs::read(to).unwrap(), before);
+    }
+    let limited = ["--set", "delay=1us", "--limit-events", "20000", "--set", "duration=20ms", "--predictions", file];
+    assert!(refused("sim", "port-loop", &limited).contains("limit"));
     // What a kill has cut is said, and counts for nothing.
     std::fs::write(file, format!("{text}{}", &text[..40])).unwrap();
     let output = run(&["predictions", file, "--format", "json"]);
@@ -508,6 +526,42 @@ fn a_sweep_of_a_scenario_that_is_not_the_recording_varies_nothing() {
     let output = sweep(other, "csv");
     assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""));
     assert!(stderr(&output).contains("is not within 10 %"), "{}", stderr(&output));
+}
+
+#[test]
+fn what_cannot_be_compared_does_not_agree_and_vcpus_that_a_recording_lacks_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = folder.path().join("one.txt");
+    let event =
+        "            vcpu-1     [000] d..1.   100.000001: kvm_exit: vcpu 0 reason hlt rip 0x1 info1 0x0 info2 0x0\n";
+    fs::write(&one, format!("# tracer: nop\n{event}")).unwrap();
+    let nothing = run(&["sim", &scenario("ping-pong"), "--check", one.to_str().unwrap()]);
+    assert_eq!(nothing.status.code(), Some(1), "{}", stdout(&nothing));
+    assert!(stdout(&nothing).contains("have no figure of exits that both tell"), "{}", stdout(&nothing));
+    // A vCPU without a program makes no exit.
+    let own = folder.path().join("own.data");
+    let own = own.to_str().unwrap();
+    page("sim", "ping-pong", &["--trace", own, "--set", "duration=300ms"]);
+    let text = fs::read_to_string(scenario("ping-pong")).unwrap().replacen("vcpus = 2", "vcpus = 9", 1);
+    let wider = folder.path().join("wider.toml");
+    fs::write(&wider, text).unwrap();
+    let wider = run(&["sim", wider.to_str().unwrap(), "--check", own]);
+    let (code, text) = (wider.status.code(), stdout(&wider));
+    assert!(code == Some(0) && text.contains("It has 9 vCPUs, the recording exits of 2"), "{text}{}", stderr(&wider));
+}
+
+#[test]
+fn what_is_set_is_not_assumed_however_its_key_is_written() {
+    let short = ["--set", "duration=20ms", "--set", "warmup=5ms", "--uncertainty"];
+    let with = |set: &str| json("sim", "port-loop", &[&short[..], &["--set", set]].concat());
+    let [whole, other, part] = ["costs.device=1us", "cost.device=1us", "costs.device.time=1us"].map(with);
+    let keys = |run: &Value| -> Vec<String> {
+        let rows = run["uncertainty"]["assumptions"].as_array().unwrap().iter();
+        rows.map(|row| row["key"].as_str().unwrap().to_string()).collect()
+    };
+    assert!(!keys(&whole).is_empty() && !keys(&whole).contains(&"costs.device".to_string()));
+    assert_eq!((keys(&other), keys(&part)), (keys(&whole), keys(&whole)));
+    assert_eq!(other["uncertainty"]["figures"], whole["uncertainty"]["figures"]);
 }
 
 #[test]

@@ -49,6 +49,7 @@ mod error;
 pub mod events;
 pub mod exit_account;
 pub mod exits;
+pub mod followed;
 pub mod gang;
 pub mod haltpoll;
 pub mod hidden;

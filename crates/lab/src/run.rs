@@ -18,6 +18,7 @@ use crate::device_model::{Device, DeviceThread};
 use crate::events::Events;
 use crate::exit_account::{ExitAccount, LabExitReason, LabHandler};
 use crate::exits::KERNEL_PORT;
+use crate::followed::not_followed;
 use crate::load_generator::{ClientResults, LoadGenerator};
 use crate::machine::probe;
 use crate::measure::MeasurePlan;
@@ -542,6 +543,10 @@ pub(crate) fn differences(machine: &LabMachine, scenario: &Scenario) -> Vec<Stri
     }
     if scenario.vms.iter().any(|vm| vm.weight != 1_024) {
         said.push("vCPUs all weigh the same here".to_string());
+    }
+    let knobs = not_followed(scenario);
+    if !knobs.is_empty() {
+        said.push(format!("{}: as this host's KVM and processor have it, not as the scenario says", knobs.join(", ")));
     }
     if scenario.channels.iter().any(|channel| channel.latency.mean().0 > 0) {
         said.push("messages take as long as this machine does, not the channels' latency".to_string());

@@ -5,6 +5,7 @@
 //! SCHEDULER, SMT ──────────┴─► Assumption: key, low, high, source ─► set(scenario, place between low and high)
 //! ```
 
+use crate::set_key::written_out;
 use crate::{AssumedRange, CostModel, CostOrigin, Scenario, YieldRules};
 use exitscope_units::{Nanos, Picos};
 
@@ -138,6 +139,13 @@ impl SchedulerRow {
 }
 
 impl Assumption {
+    /// Whether `--set` of this key sets the number, a part of it, or a table that it is in.
+    pub fn is_set_by(&self, key: &str) -> bool {
+        let key = written_out(key);
+        let is_in = |part: &str, whole: &str| part.strip_prefix(whole).is_some_and(|rest| rest.starts_with('.'));
+        self.key == key || is_in(&key, &self.key) || is_in(&self.key, &key)
+    }
+
     /// Sets the number: `at` is 0 for the least and 1 for the greatest, between them in equal factors, or from 0 on in equal steps.
     pub fn set(&self, scenario: &mut Scenario, at: f64) {
         let value = match self.low > 0.0 {
@@ -208,6 +216,20 @@ mod tests {
         assert_eq!(list.len(), CostModel::ROWS.len() - 3 + SCHEDULER.len(), "without entry, exit and delay");
         assert!(of(&list, "costs.entry").is_none() && of(&list, "costs.exit").is_none());
         assert!(of(&list, "host.smt_speed").is_none(), "one thread has no siblings");
+    }
+
+    #[test]
+    fn what_is_set_however_its_key_is_written_is_told() {
+        let list = assumptions(&Scenario::new("x", HostSpec::new(2)));
+        let device = of(&list, "costs.device").unwrap();
+        for key in ["costs.device", "cost.device", " cost . device ", "costs.device.time", "cost.device.time", "costs"]
+        {
+            assert!(device.is_set_by(key), "{key}");
+        }
+        for key in ["costs.device_more", "cost.devic", "delay", "device", "host.cores"] {
+            assert!(!device.is_set_by(key), "{key}");
+        }
+        assert!(of(&list, "host.scheduler.time_slice").unwrap().is_set_by("host.scheduler"));
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod models;
 pub mod outcome;
 mod program;
 mod scenario;
+mod set_key;
 pub mod text;
 pub mod vary_axis;
 

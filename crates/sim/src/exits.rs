@@ -178,7 +178,8 @@ fn way(costs: &CostModel, phases: &[exit_path::RepeatedWork]) -> Vec<Stage> {
         let kernel = |cost| spend(cost, false);
         let user = |cost| spend(cost, true);
         match step.phase {
-            P::Exit => way.extend([kernel(&costs.exit), kernel(&costs.delay)]),
+            // What is waited for is put in beside it.
+            P::Exit => way.push(kernel(&costs.exit)),
             P::Account => way.push(kernel(&costs.accounting)),
             P::SwitchInterrupts => way.push(kernel(&costs.irq_off_on)),
             P::SaveInterrupts => way.push(kernel(&costs.irq_save_restore)),
@@ -311,6 +312,7 @@ impl<O: Observer> SimWorld<'_, O> {
     /// The way of an exit out and back, with what the reason's handler does.
     fn plan_exit(&mut self, plan: &mut Plan, strand: u32, reason: SimExitReason) {
         let spec = self.strands[strand as usize].spec as usize;
+        plan.spend(self.s.costs.delay.time.0, false);
         plan.factor = self.exit_costs.as_mut().map(|costs| costs.draw(strand));
         plan.spend(self.ways[spec].out, false);
         let through_user = self.plan_handler(plan, strand, reason);

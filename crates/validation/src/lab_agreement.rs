@@ -188,6 +188,12 @@ impl LabAgreement {
         self.right == self.certain && self.nulls[1] == 0
     }
 
+    /// Whether anything can be told: all cells were measured, and some moved beyond their noise.
+    pub fn is_judged(&self) -> bool {
+        let [changed, measured] = self.cells;
+        self.certain > 0 && measured == changed
+    }
+
     /// What they come to, in sentences.
     pub fn sentences(&self) -> Vec<String> {
         let [changed, measured] = self.cells;

@@ -60,6 +60,15 @@ pub fn thousands(number: u64) -> String {
     text
 }
 
+/// `a`, `a and b`, `a, b and c`.
+pub(crate) fn listed(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.to_string(),
+        [others @ .., last] => format!("{} and {last}", others.join(", ")),
+    }
+}
+
 /// A noun for so many: `host`, `hosts`.
 pub fn plural(count: u64, what: &str) -> String {
     if count == 1 { what.to_string() } else { format!("{what}s") }

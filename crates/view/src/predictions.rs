@@ -62,6 +62,9 @@ pub struct FiledPrediction {
     pub source: String,
     /// The host that was recorded; of a scenario, the one that is to run it.
     pub host: String,
+    /// Of a scenario, the SHA-256 of its text: another file of this name is not what was predicted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scenario_sha256: Option<String>,
     /// The change, as an advice is titled; of a scenario, that it is simulated.
     pub change: String,
     /// The setting, as `NAME=VALUE`, of a scenario also several with blanks; absent of a change that `try` cannot make by itself.
@@ -159,6 +162,7 @@ impl PredictionScore {
                     version: String::new(),
                     source: "recorded before the trial".to_string(),
                     host: trial.host.clone(),
+                    scenario_sha256: None,
                     change: "tried".to_string(),
                     setting: Some(setting.setting.clone()),
                     metric: effect.metric.clone(),
@@ -280,10 +284,12 @@ impl PredictionTally {
     pub fn of(lines: Vec<PredictionLine>) -> PredictionTally {
         let mut tally = PredictionTally { schema: PredictionTally::SCHEMA, ..PredictionTally::default() };
         let mut filed = Vec::new();
+        // A file that is given twice, or a copied line, is no other prediction.
         for line in lines {
             match line {
-                PredictionLine::Prediction(prediction) => filed.push(prediction),
-                PredictionLine::Score(score) => tally.scored.push(score),
+                PredictionLine::Prediction(of) if !filed.contains(&of) => filed.push(of),
+                PredictionLine::Score(of) if !tally.scored.contains(&of) => tally.scored.push(of),
+                _ => {}
             }
         }
         let count =
@@ -388,6 +394,7 @@ mod tests {
             version: "0.2.0".into(),
             source: "a.data".into(),
             host: "vm".into(),
+            scenario_sha256: None,
             change: "Poll for longer".into(),
             setting: Some("halt_poll_ns=50us".into()),
             metric: "polling".into(),

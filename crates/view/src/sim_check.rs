@@ -2,6 +2,7 @@
 
 use crate::FigureUnit;
 use crate::metric_row::value_text;
+use crate::names::listed;
 use crate::page::{PageSection, Sentence, Table, column, plain};
 use crate::simulated::SimReport;
 use exitscope_analysis::Facts;
@@ -16,7 +17,7 @@ pub struct SimCheck {
     pub recording: String,
     /// By how many per cent of the recorded figure a simulated one may be off.
     pub within_percent: f64,
-    /// Whether all figures that both have are as near as that.
+    /// Whether figures of exits can be compared, and all that both have are as near as that.
     pub agrees: bool,
     /// Values that were set on the command line; where the scenario is not the recording, what they change is not predicted, and the
     /// report is of the scenario without them.
@@ -71,10 +72,11 @@ impl SimCheck {
                 measure,
             })
             .collect();
+        let is_near = |figure: &CheckedFigure| figure.agrees == Some(true);
         SimCheck {
             recording,
             within_percent: SimCheck::WITHIN_PERCENT,
-            agrees: figures.iter().all(|figure| figure.agrees != Some(false)),
+            agrees: figures.iter().all(|figure| figure.agrees != Some(false)) && figures[1..].iter().any(is_near),
             changes,
             figures,
         }
@@ -94,7 +96,14 @@ impl SimCheck {
     pub fn verdict(&self) -> String {
         let within = format!("{:.0} %", self.within_percent);
         if self.agrees {
-            return format!("The scenario is within {within} of {} in all that both have.", self.recording);
+            let near = self.figures.iter().zip(FIGURES).filter(|(figure, _)| figure.agrees == Some(true));
+            let near: Vec<&str> = near.map(|(_, (_, _, label))| label.split(',').next().unwrap_or(label)).collect();
+            return format!(
+                "The scenario is within {within} of {} in {}.{}",
+                self.recording,
+                listed(&near),
+                self.more_vcpus()
+            );
         }
         let declined = match &self.changes[..] {
             [] => "It predicts nothing of that host".to_string(),
@@ -102,7 +111,23 @@ impl SimCheck {
                 format!("What {} changes is not predicted; the figures below are without it", changes.join(", "))
             }
         };
-        format!("The scenario is not within {within} of {}: {}. {declined}.", self.recording, self.differences())
+        match self.differences() {
+            none if none.is_empty() => {
+                format!("The scenario and {} have no figure of exits that both tell. {declined}.", self.recording)
+            }
+            some => format!("The scenario is not within {within} of {}: {some}. {declined}.", self.recording),
+        }
+    }
+
+    /// What is said where the recording has fewer vCPUs.
+    fn more_vcpus(&self) -> String {
+        let vcpus = self.figures.first().filter(|figure| figure.agrees.is_none());
+        let both = vcpus.and_then(|figure| figure.simulated.zip(figure.recorded));
+        both.map_or(String::new(), |(own, recorded)| {
+            format!(
+                " It has {own:.0} vCPUs, the recording exits of {recorded:.0}: one that has nothing to do makes none."
+            )
+        })
     }
 
     pub(crate) fn section(&self) -> PageSection {

@@ -1,7 +1,7 @@
 //! How a sweep becomes a page.
 
 use crate::metric_row::value_text;
-use crate::names::thousands;
+use crate::names::{listed, thousands};
 use crate::page::{Page, PageSection, Sentence, Table, column, plain};
 use crate::simulated_page::scenario_sentences;
 use crate::sweep::{Sweep, SweepMetric, SweepRow};
@@ -13,6 +13,7 @@ use exitscope_units::Nanos;
 pub fn sweep_page(sweep: &Sweep) -> Page {
     let mut head = PageSection { title: format!("Sweep: {}", sweep.scenario.name), ..PageSection::default() };
     head.sentences = scenario_sentences(&sweep.scenario);
+    head.sentences.extend(varied(sweep).map(plain));
     head.sentences.push(plain(runs(sweep)));
     for row in &sweep.rows {
         if let Some(error) = &row.error {
@@ -40,17 +41,31 @@ pub fn sweep_page(sweep: &Sweep) -> Page {
     Page { sections: [sweep.verdict.section(), head, rows].into_iter().chain(uncertainty).collect() }
 }
 
+/// Which of the scenario's own values no row has.
+fn varied(sweep: &Sweep) -> Option<String> {
+    let is_shown =
+        |key: &&str| ["host", "cost", "costs", "vm", "delay"].contains(&key.split('.').next().unwrap_or(key));
+    let keys: Vec<&str> = sweep.vary.iter().map(|axis| axis.key.as_str()).filter(is_shown).collect();
+    (!keys.is_empty()).then(|| format!("That is without what varies: {}.", listed(&keys)))
+}
+
 /// `5 configurations, 5 runs each with the seeds 1 to 5, 1.00s measured after 100ms of warm-up`.
 fn runs(sweep: &Sweep) -> String {
     let scenario = &sweep.scenario;
     let configurations = thousands(sweep.rows.len() as u64);
+    let varies = |key: &str| sweep.vary.iter().any(|axis| axis.key == key);
     let last = scenario.seed.wrapping_add(u64::from(sweep.replicates) - 1);
     let runs = match sweep.replicates {
+        1 if varies("seed") => "1 run each".to_string(),
+        runs if varies("seed") => format!("{runs} runs each, with seeds from its own on"),
         1 => format!("1 run each with the seed {last}"),
         runs => format!("{runs} runs each with the seeds {} to {last}", scenario.seed),
     };
     let (measured, warmup) = (Nanos(scenario.duration_ns), Nanos(scenario.warmup_ns));
-    format!("{configurations} configurations, {runs}; {measured} measured after {warmup} of warm-up")
+    match varies("duration") || varies("warmup") {
+        true => format!("{configurations} configurations, {runs}"),
+        false => format!("{configurations} configurations, {runs}; {measured} measured after {warmup} of warm-up"),
+    }
 }
 
 fn cells(sweep: &Sweep, row: &SweepRow) -> Vec<String> {

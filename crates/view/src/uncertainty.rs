@@ -2,6 +2,7 @@
 
 use crate::FigureUnit;
 use crate::metric_row::{MetricRow, value_text};
+use crate::names::plural;
 use crate::page::{PageSection, Sentence, Table, column, plain};
 
 use exitscope_scenario::outcome::{OutcomeUnit, SimOutcome};
@@ -51,7 +52,7 @@ pub struct UncertaintyReport {
     pub seeds: u32,
     /// How often all assumed numbers were drawn at once, each between its ends.
     pub draws: u32,
-    /// Runs that did not reach their end: they are in no interval.
+    /// Runs that did not reach their end: where there are any, there is no interval.
     pub failed: u32,
     /// Part of the draws that an interval holds, in per cent.
     pub holds_percent: f64,
@@ -113,7 +114,7 @@ pub struct GainUncertainty {
     pub metric: String,
     /// How often all assumed numbers were drawn at once, each between its ends.
     pub draws: u32,
-    /// Runs that did not reach their end: they are in no interval.
+    /// Runs that did not reach their end: where there are any, there is no interval.
     pub failed: u32,
     /// Part of the draws that an interval holds, in per cent.
     pub holds_percent: f64,
@@ -156,8 +157,9 @@ impl AssumedRuns {
         AssumedRuns { assumptions, of }
     }
 
-    /// Runs that did not reach their end.
-    fn failed(&self) -> u32 {
+    /// Runs that did not reach their end. Where there are any, nothing is told of the others: those that a limit ended are those that do
+    /// most.
+    pub fn failed(&self) -> u32 {
         let runs = self.of.iter().flat_map(|of| of.draws.iter().chain(&of.ends));
         runs.filter(|run| run.is_none()).count() as u32
     }
@@ -179,6 +181,9 @@ impl AssumedRuns {
 
     /// From where to where a figure is in the draws, made of the figures of a run of each configuration.
     fn interval(&self, figure: &dyn Fn(&[&RunFigures]) -> Option<f64>) -> Option<[f64; 2]> {
+        if self.failed() > 0 {
+            return None;
+        }
         let draw = |at: usize| figure(&self.of.iter().map(|of| of.draws[at].as_ref()).collect::<Option<Vec<_>>>()?);
         let mut values: Vec<f64> = (0..self.draws() as usize).filter_map(draw).collect();
         values.sort_by(f64::total_cmp);
@@ -189,6 +194,9 @@ impl AssumedRuns {
 
     /// What each number does to a figure by itself.
     fn moved(&self, figure: &dyn Fn(&[&RunFigures]) -> Option<f64>) -> Vec<MovedBy> {
+        if self.failed() > 0 {
+            return Vec::new();
+        }
         let end = |at: usize| figure(&self.of.iter().map(|of| of.ends[at].as_ref()).collect::<Option<Vec<_>>>()?);
         let by = |(at, of): (usize, &Assumption)| {
             let ends = [of.text(of.low), of.text(of.high)];
@@ -212,9 +220,15 @@ fn most(moved: &[MovedBy]) -> Option<MovedBy> {
     moved.iter().max_by(|a, b| a.span().total_cmp(&b.span())).filter(|most| most.span() > 0.0).cloned()
 }
 
-/// Says how many runs are in no interval.
+/// Says why there is no interval.
 fn of_failed(failed: u32) -> Option<Sentence> {
-    let text = format!("{failed} runs did not reach their end, and are in no interval.");
+    let text = format!(
+        "{failed} {} with assumed numbers otherwise did not reach {} end (--limit-events, --wall-limit). Without {} every interval \
+         would be too narrow, so there is none.",
+        plural(u64::from(failed), "run"),
+        if failed == 1 { "its" } else { "their" },
+        if failed == 1 { "it" } else { "them" }
+    );
     (failed > 0).then_some(Sentence { text, warning: true })
 }
 
@@ -437,15 +451,16 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_did_not_end_is_in_no_interval() {
+    fn with_a_run_that_did_not_end_there_is_no_interval() {
         let mut list = assumptions(&Scenario::new("x", HostSpec::new(1)));
         list.truncate(1);
         let [[mut before, after], [least, most]] = [runs(&[1.0, 50.0, 3.0]), runs(&[1.0, 2.0])];
         before[1] = None;
         let assumed = AssumedRuns::new(list, both([before, after], [least, most]));
         let of = GainUncertainty::of("work", vec![("b".to_string(), Some(2.0))], &assumed);
-        let [low, high] = of.gains[0].by_assumptions.unwrap();
-        assert!((low - 1.0).abs() < 1e-9 && (high - 3.0).abs() < 1e-9, "{low} {high}");
-        assert_eq!(of.failed, 1);
+        let UncertainGain { by_assumptions, moved_most, sign_hangs_on, .. } = &of.gains[0];
+        assert_eq!((*by_assumptions, moved_most, sign_hangs_on.len(), of.failed), (None, &None, 0, 1));
+        let said = of.section("a").sentences;
+        assert!(said[1].text.starts_with("1 run with assumed numbers otherwise did not reach its end"), "{said:?}");
     }
 }

@@ -72,7 +72,7 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let names = OutsideNames { devices: DeviceList::of(names), symbols: None };
     let exits = SelectedExits::of(select, std::slice::from_ref(&input), &names)?;
     if let Some(to) = predictions_file {
-        predictions::can_add(to)?;
+        predictions::can_add(to, std::slice::from_ref(&file))?;
     }
     let plan = AdvisePlan { input, exits, devices: names.devices.into_devices()? };
     let advised = plan.judge()?;

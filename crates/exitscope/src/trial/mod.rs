@@ -158,7 +158,7 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
 /// The predictions of what is tried on this host, where they are to be scored.
 fn against(args: &TryArgs, tried: &TriedSetting, host: &str) -> anyhow::Result<Option<PredictionsAgainst>> {
     let labels = tried.labels();
-    let is_tried = |of: &FiledPrediction| labels[1..].iter().any(|label| of.is_of(label));
+    let is_tried = |of: &FiledPrediction| labels[1..].iter().any(|label| of.is_of(label)).then_some(()).ok_or("");
     args.against.as_deref().map(|path| PredictionsAgainst::read(path, host, is_tried)).transpose()
 }
 

@@ -6,19 +6,19 @@ use super::node::{Entry, Node, Value, ValuePosition, quoted};
 use super::rows::{COSTS, HOST, SCENARIO, SCHEDULER, ScenarioKey};
 use crate::CostModel;
 use crate::library::LIBRARY;
+use crate::set_key::written_out;
 use exitscope_policy::{all_knobs, knob};
 
 /// Puts `value` where `key` says.
 pub(crate) fn set(root: &mut Node, key: &str, value: &str, at: ValuePosition) -> Result<(), Fault> {
     let value = read_value(value, at);
-    let keys: Vec<&str> = key.trim().split('.').map(str::trim).collect();
+    let whole = written_out(key);
+    let keys: Vec<&str> = whole.split('.').collect();
     let keys = &keys[..];
     if keys.len() > 16 || keys.iter().any(|key| key.is_empty()) {
         return Err(fault(at, format!("{} is not a key", quoted(key))));
     }
     match keys {
-        ["delay"] => put(root, &["costs", "delay"], value),
-        ["cost", rest @ ..] => put(root, &[&["costs"], rest].concat(), value),
         [name] if knob(name).is_some() => {
             for vm in vms(root) {
                 if vm.get("policies").is_some_and(|policies| policies.get(name).is_some()) {
@@ -29,7 +29,7 @@ pub(crate) fn set(root: &mut Node, key: &str, value: &str, at: ValuePosition) ->
         }
         [name] if !SCENARIO.iter().any(|row| row.key == *name) => {
             let known = SCENARIO.iter().map(|row| row.key).chain(all_knobs().map(|knob| knob.name));
-            let says = match whole(name) {
+            let says = match path_of(name) {
                 Some(path) => format!("there is no key or knob {}; did you mean {path:?}?", quoted(name)),
                 None => unknown(name, "key or knob", known),
             };
@@ -54,7 +54,7 @@ pub(crate) fn set(root: &mut Node, key: &str, value: &str, at: ValuePosition) ->
 }
 
 /// Where the key of this name is, if it is in a table that there is once.
-fn whole(name: &str) -> Option<String> {
+fn path_of(name: &str) -> Option<String> {
     let costs = CostModel::ROWS.iter().map(|row| ("costs", row.0));
     let keys = |table: &'static str, rows: &'static [ScenarioKey]| rows.iter().map(move |row| (table, row.key));
     let all = keys("host", HOST).chain(keys("host.scheduler", SCHEDULER)).chain(keys("costs", COSTS)).chain(costs);
