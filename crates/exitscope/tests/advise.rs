@@ -1360,3 +1360,21 @@ fn what_each_advice_is_predicted_to_come_to_is_written_down() {
     }
     assert!(lines.iter().all(|line| line["line"] == "prediction" && line["source"] == "run.data"), "{text}");
 }
+
+#[test]
+fn a_change_that_several_causes_want_is_predicted_once_with_all_that_it_spares() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("p.jsonl");
+    let trace = corpus("x86-svm/t4-ftrace.txt.gz");
+    let advised = advised(&trace, &["--predictions", file.to_str().unwrap()]);
+    let title = "Switch APIC virtualisation on";
+    let gains = |advice: &&Value| advice["title"] == title;
+    assert_eq!(advised["advice"].as_array().unwrap().iter().filter(gains).count(), 2, "{advised:#}");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of: Vec<&Value> = lines.iter().filter(|line| line["change"] == title).collect();
+    let [one] = of[..] else { panic!("{text}") };
+    let [recorded, low, with, high] = ["in_force", "low", "with", "high"].map(|name| one[name].as_f64().unwrap());
+    // Each of the two alone leaves 21.0 and 24.4 of 27.0.
+    assert!(low < with && with < 19.0 && with <= high && high <= recorded, "{text}");
+}

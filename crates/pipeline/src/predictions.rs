@@ -90,14 +90,25 @@ pub fn advice_predictions(
         };
         let setting = knob.map(|(knob, value)| format!("{}={}", knob.name, knob.text(value)));
         let change = plan.title.to_string();
-        predictions.extend(figures.into_iter().map(|(metric, figure)| AdvicePrediction {
-            change: change.clone(),
-            setting: setting.clone(),
-            metric,
-            figure,
-        }));
+        for (metric, figure) in figures {
+            let is_same = |of: &&mut AdvicePrediction| {
+                (&of.change, &of.setting, of.metric) == (&change, &setting, metric) && setting.is_none()
+            };
+            match predictions.iter_mut().find(is_same) {
+                Some(of) => of.figure = with_both(of.figure, figure),
+                None => predictions.push(AdvicePrediction { change: change.clone(), setting: setting.clone(), metric, figure }),
+            }
+        }
     }
     Ok(predictions)
+}
+
+/// One change that is advised for the exits of several causes, or of several VMs: no exit is of two, so that it spares what each does.
+fn with_both(one: PredictedFigure, other: PredictedFigure) -> PredictedFigure {
+    let recorded = one.recorded;
+    let less = |one: f64, other: f64| (one + other - recorded).max(0.0);
+    let [with, low, high] = [less(one.with, other.with), less(one.low, other.low), less(one.high, other.high)];
+    PredictedFigure { recorded, with, low, high }
 }
 
 /// Whose polling a knob tunes, if it tunes any.

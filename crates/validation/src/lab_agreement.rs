@@ -219,6 +219,9 @@ impl LabAgreement {
         if measured < changed {
             said.push(format!("Of {} cells nothing was measured.", changed - measured));
         }
+        if self.certain == 0 {
+            said.push("No change is certain, so these rounds do not judge the simulator: more of them may (--repeat, --duration).".into());
+        }
         said
     }
 }
