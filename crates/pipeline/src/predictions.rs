@@ -96,7 +96,12 @@ pub fn advice_predictions(
             };
             match predictions.iter_mut().find(is_same) {
                 Some(of) => of.figure = with_both(of.figure, figure),
-                None => predictions.push(AdvicePrediction { change: change.clone(), setting: setting.clone(), metric, figure }),
+                None => predictions.push(AdvicePrediction {
+                    change: change.clone(),
+                    setting: setting.clone(),
+                    metric,
+                    figure,
+                }),
             }
         }
     }
