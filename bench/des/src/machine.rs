@@ -2,25 +2,25 @@
 //! An event is what the machine counts: one thing taken from its queue.
 
 use crate::Lines;
-use exitscope_scenario::{Host, Op, Scenario, Span, Vm};
+use exitscope_scenario::{HostSpec, Op, Scenario, TimeDistribution, VmSpec};
 use exitscope_sim::{Limits, Unseen, run};
 use exitscope_units::Picos;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 fn scenario(cpus: u32, vcpus: u32, millis: u64, seed: u64) -> Scenario {
-    let sleep = vec![Op::Sleep(Span::Exponential(Picos::from_nanos(50_000)))];
+    let sleep = vec![Op::Sleep(TimeDistribution::Exponential(Picos::from_nanos(50_000)))];
     let program = vec![Op::Repeat(
         None,
         vec![
-            Op::Compute(Span::Exponential(Picos::from_nanos(20_000))),
+            Op::Compute(TimeDistribution::Exponential(Picos::from_nanos(20_000))),
             Op::Hypercall(1),
             Op::Count,
             Op::Pick(vec![(9, vec![]), (1, sleep)]),
         ],
     )];
-    let mut vm = Vm::new("guest", 4).running(program);
+    let mut vm = VmSpec::new("guest", 4).running(program);
     vm.copies = vcpus / 4;
-    let mut scenario = Scenario::new("speed", Host::new(cpus));
+    let mut scenario = Scenario::new("speed", HostSpec::new(cpus));
     scenario.seed = seed;
     scenario.warmup = Picos::from_nanos(1_000);
     scenario.duration = Picos::from_nanos(millis * 1_000_000);

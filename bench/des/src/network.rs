@@ -3,7 +3,7 @@
 
 use crate::Lines;
 use crate::random::{below, exponential};
-use exitscope_sim::Queue;
+use exitscope_sim::EventQueue;
 use nexosim::model::{Context, Model, schedulable};
 use nexosim::ports::Output;
 use nexosim::simulation::{Mailbox, SimInit};
@@ -28,7 +28,7 @@ fn lines(services: u64, now: u64) -> Lines {
 pub fn on_exitscope(services: u64) -> Lines {
     let mut rng = Pcg64Mcg::new(1);
     let mut waiting = vec![VecDeque::new(); STATIONS as usize];
-    let mut queue = Queue::new();
+    let mut queue = EventQueue::new();
     for customer in 0..CUSTOMERS {
         let station = customer % STATIONS;
         waiting[station as usize].push_back(customer);

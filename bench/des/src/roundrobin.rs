@@ -5,7 +5,7 @@
 
 use crate::Lines;
 use crate::random::{below, exponential};
-use exitscope_sim::{Plan, Queue};
+use exitscope_sim::{EventHandle, EventQueue};
 use nexosim::model::{Context, Model, schedulable};
 use nexosim::simulation::{EventKey, Mailbox, SimInit};
 use nexosim::time::MonotonicTime;
@@ -51,13 +51,13 @@ struct Cpu {
     vcpu: u32,
     busy: bool,
     until: u64,
-    done: Option<Plan>,
-    slice: Option<Plan>,
+    done: Option<EventHandle>,
+    slice: Option<EventHandle>,
 }
 
 struct Host {
     rng: Pcg64Mcg,
-    queue: Queue<What>,
+    queue: EventQueue<What>,
     now: u64,
     cpus: [Cpu; CPUS as usize],
     ready: VecDeque<u32>,
@@ -91,7 +91,7 @@ impl Host {
 pub fn on_exitscope(events: u64) -> Lines {
     let mut host = Host {
         rng: Pcg64Mcg::new(1),
-        queue: Queue::new(),
+        queue: EventQueue::new(),
         now: 0,
         cpus: [Cpu::default(); CPUS as usize],
         ready: (0..VCPUS).collect(),

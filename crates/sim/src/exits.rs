@@ -178,8 +178,7 @@ fn way(costs: &CostModel, phases: &[exit_path::RepeatedWork]) -> Vec<Stage> {
         let kernel = |cost| spend(cost, false);
         let user = |cost| spend(cost, true);
         match step.phase {
-            // What is waited for is put in beside it.
-            P::Exit => way.push(kernel(&costs.exit)),
+            P::Exit => way.extend([kernel(&costs.exit), kernel(&costs.delay)]),
             P::Account => way.push(kernel(&costs.accounting)),
             P::SwitchInterrupts => way.push(kernel(&costs.irq_off_on)),
             P::SaveInterrupts => way.push(kernel(&costs.irq_save_restore)),
@@ -218,13 +217,10 @@ fn way(costs: &CostModel, phases: &[exit_path::RepeatedWork]) -> Vec<Stage> {
 #[derive(Default)]
 struct Plan {
     steps: Vec<HostWork>,
-    /// How many times as long as by the costs it takes what is added from now on.
-    factor: Option<f64>,
 }
 
 impl Plan {
     fn spend(&mut self, time: u64, in_user: bool) {
-        let time = self.factor.map_or(time, |factor| part(time, factor));
         if let Some(HostWork::Spend { time: sum, user }) = self.steps.last_mut()
             && *user == in_user
         {
@@ -236,6 +232,25 @@ impl Plan {
 
     fn kernel(&mut self, cost: &CostFigure) {
         self.spend(cost.time.0, false);
+    }
+
+    /// Where what is added next begins: the step, and the time that is in it already.
+    fn end(&self) -> (usize, u64) {
+        match self.steps.last() {
+            Some(HostWork::Spend { time, user: false }) => (self.steps.len() - 1, *time),
+            _ => (self.steps.len(), 0),
+        }
+    }
+
+    /// What was added from there on takes so many times as long, but for a delay that its first step has.
+    fn spread(&mut self, (first, before): (usize, u64), delay: u64, factor: f64) {
+        let mut fixed = before.saturating_add(delay);
+        for step in &mut self.steps[first..] {
+            if let HostWork::Spend { time, .. } = step {
+                *time = fixed.saturating_add(part(time.saturating_sub(fixed), factor));
+            }
+            fixed = 0;
+        }
     }
 
     fn then(&mut self, effect: Effect) {
@@ -254,7 +269,7 @@ impl<O: Observer> SimWorld<'_, O> {
         if reason == SimExitReason::Halt {
             self.strands[strand as usize].doing = StrandActivity::Halted;
         }
-        let mut plan = Plan { steps: std::mem::take(&mut self.tasks[task as usize].plan), factor: None };
+        let mut plan = Plan { steps: std::mem::take(&mut self.tasks[task as usize].plan) };
         if native {
             self.plan_native(&mut plan, strand, reason);
         } else {
@@ -312,8 +327,7 @@ impl<O: Observer> SimWorld<'_, O> {
     /// The way of an exit out and back, with what the reason's handler does.
     fn plan_exit(&mut self, plan: &mut Plan, strand: u32, reason: SimExitReason) {
         let spec = self.strands[strand as usize].spec as usize;
-        plan.spend(self.s.costs.delay.time.0, false);
-        plan.factor = self.exit_costs.as_mut().map(|costs| costs.draw(strand));
+        let before = plan.end();
         plan.spend(self.ways[spec].out, false);
         let through_user = self.plan_handler(plan, strand, reason);
         let ways = &self.ways[spec];
@@ -331,6 +345,9 @@ impl<O: Observer> SimWorld<'_, O> {
                 }
                 Stage::CompleteIo => plan.spend(self.completion(strand, reason), false),
             }
+        }
+        if let Some(costs) = &mut self.exit_costs {
+            plan.spread(before, self.s.costs.delay.time.0, costs.draw(strand));
         }
     }
 

@@ -550,6 +550,20 @@ fn with_exits_that_are_spread_one_lock_costs_more_the_more_vcpus_share_it() {
 }
 
 #[test]
+fn a_delay_is_as_long_at_every_exit_however_those_are_spread() {
+    let access = Op::Port { port: 0x80, size: 1, write: true, string: false };
+    let exits = |delay: u64| {
+        let mut scenario = scenario(1, VmSpec::new("a", 1).running(forever(vec![access.clone(), Op::Count])));
+        scenario.costs.delay.time = us(delay);
+        let source = "test".to_string();
+        scenario.costs.exit_spread = Some(ExitSpread { p5: 500, p95: 4_000, origin: CostOrigin::Assumed, source });
+        100_000.0 / outcome(&scenario).vms[0].work.count as f64
+    };
+    let [without, with] = [exits(0), exits(100)];
+    assert!((with - without - 100.0).abs() < 1.0, "{without} us, with a delay of 100 us {with} us");
+}
+
+#[test]
 fn whoever_sleeps_for_the_lock_gets_it_in_the_end() {
     let run = under_one_lock(6, 2);
     assert!(run.big_lock_waits > 0);
