@@ -946,7 +946,8 @@ pub struct SimArgs {
     #[command(flatten)]
     pub check: ScenarioCheckArgs,
     /// Run the scenario with other seeds, and about 140 times with the numbers that it assumes otherwise, within their stated ranges
-    /// (docs/scenario.md); show between which values 90 % of these runs have each figure, and which number moves it most. What --set sets is not assumed
+    /// (docs/scenario.md); show between which values 90 % of these runs have each figure, and which number moves it most. What --set
+    /// sets is not assumed
     #[arg(long, conflicts_with = "trace")]
     pub uncertainty: bool,
     /// Output format

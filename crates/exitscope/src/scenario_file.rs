@@ -1,6 +1,6 @@
 //! The scenario that a command line names: read, with what --set and --seed say; and how much a run of it may take.
 
-use crate::cli::{LimitArgs, ScenarioArgs};
+use crate::cli::{LimitArgs, ScenarioArgs, ScenarioCheckArgs};
 use anyhow::{Context, bail};
 use exitscope_policy::all_knobs;
 use exitscope_scenario::text::MAX_TEXT;
@@ -9,7 +9,7 @@ use exitscope_sim::Limits;
 use exitscope_view::ScenarioRow;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The scenario file, with what --set and --seed say.
@@ -80,8 +80,17 @@ pub fn limits(args: &LimitArgs) -> Limits {
     limits
 }
 
+/// Settings as they were given: `KEY=VALUE`.
+pub fn as_given(set: &[(String, String)]) -> Vec<String> {
+    set.iter().map(|(key, value)| format!("{key}={value}")).collect()
+}
+
+/// The files that are read: nothing is written to them.
+pub fn inputs(args: &ScenarioArgs, check: &ScenarioCheckArgs) -> Vec<PathBuf> {
+    check.recording.iter().chain([&args.scenario]).cloned().collect()
+}
+
 /// The scenario as reports show it.
 pub fn row(args: &ScenarioArgs, scenario: &Scenario) -> ScenarioRow {
-    let set = args.set.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    ScenarioRow::of(scenario, args.scenario.display().to_string(), set)
+    ScenarioRow::of(scenario, args.scenario.display().to_string(), as_given(&args.set))
 }

@@ -15,7 +15,7 @@ use exitscope_sim::{Limits, Unseen};
 use exitscope_trace::WrittenTrace;
 use exitscope_view::{SimReport, simulated_page, write_metrics_csv, write_page};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub fn run(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if args.uncertainty && args.format == SimFormat::Csv {
@@ -29,9 +29,11 @@ pub fn run(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         if args.scenario.scenario == Path::new("-") {
             bail!("--predictions: they are of a scenario's file by its name, and standard input has none");
         }
-        predictions::can_add(to, &inputs(args, args.trace.as_ref()))?;
+        let others =
+            [scenario_file::inputs(&args.scenario, &args.check), args.trace.iter().cloned().collect()].concat();
+        predictions::can_add(to, &others)?;
     }
-    let changes = args.scenario.set.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let changes = scenario_file::as_given(&args.scenario.set);
     let mut run = match checked(&args.check, &args.scenario, (&name, &text), &args.limits, changes)? {
         Some(baseline) if baseline.check.as_ref().is_some_and(|check| !check.agrees) => baseline,
         checked => {
@@ -58,18 +60,13 @@ pub fn run(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     Ok(if declined.is_some() { Outcome::Findings } else { Outcome::Fine })
 }
 
-/// The files that are read, and one more.
-fn inputs(args: &SimArgs, more: Option<&PathBuf>) -> Vec<PathBuf> {
-    args.check.recording.iter().chain([&args.scenario.scenario]).chain(more).cloned().collect()
-}
-
 /// Runs the scenario, and records the run if that is asked for.
 fn simulate(args: &SimArgs, scenario: &Scenario) -> anyhow::Result<SimOutcome> {
     let limits = scenario_file::limits(&args.limits);
     let Some(path) = &args.trace else {
         return Ok(exitscope_sim::run(scenario, Unseen, limits)?.0);
     };
-    is_none_of(path, &inputs(args, None), "--trace")?;
+    is_none_of(path, &scenario_file::inputs(&args.scenario, &args.check), "--trace")?;
     catch_signals()?;
     let limits = Limits { stop: || signalled().is_some(), ..limits };
     replace(path, |to| {

@@ -50,6 +50,7 @@ pub fn add(args: &SimArgs, (name, text): (&str, &str), to: &Path) -> anyhow::Res
         failed == 0,
         "--predictions: {failed} runs with assumed numbers otherwise did not reach their end: give a higher limit"
     );
+    let hash = text_hash(text);
     let predicted = with.first().into_iter().flatten().filter_map(|(metric, _)| {
         let of = GainUncertainty::of(metric, vec![(String::new(), None)], &assumed);
         let gains = of.gains.first().and_then(|gain| gain.by_assumptions);
@@ -57,7 +58,7 @@ pub fn add(args: &SimArgs, (name, text): (&str, &str), to: &Path) -> anyhow::Res
         Some(NewPrediction {
             change: "simulated".to_string(),
             setting: Some(setting.clone()),
-            scenario_sha256: Some(text_hash(text)),
+            scenario_sha256: Some(hash.clone()),
             metric: metric.clone(),
             unit: MetricUnit::PerSecond,
             figure,
@@ -73,8 +74,7 @@ pub fn text_hash(text: &str) -> String {
 
 /// Settings as one text, from which [`settings_of`] has them again.
 fn one_text(set: &[(String, String)]) -> anyhow::Result<String> {
-    let all: Vec<String> = set.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    let all = all.join(" ");
+    let all = scenario_file::as_given(set).join(" ");
     let again = settings_of(&all)?;
     let is_same = again.len() == set.len() && again.iter().zip(set).all(|(of, own)| (of.0, of.1) == (&own.0, &own.1));
     ensure!(is_same, "--predictions: with blanks in them, these values cannot be told from each other: {all}");

@@ -25,7 +25,6 @@ use exitscope_view::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
 
 /// Runs at most.
 const MAX_RUNS: u64 = 100_000;
@@ -35,8 +34,7 @@ type Figures = Vec<Option<f64>>;
 
 pub fn run(args: &SweepArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if let Some(to) = &args.html {
-        let read: Vec<PathBuf> = args.check.recording.iter().chain([&args.scenario.scenario]).cloned().collect();
-        html_output::check(to, &read)?;
+        html_output::check(to, &scenario_file::inputs(&args.scenario, &args.check))?;
     }
     if args.uncertainty && (args.html.is_some() || args.format == SimFormat::Csv) {
         bail!("--uncertainty goes with text and JSON");
@@ -91,7 +89,7 @@ pub fn run(args: &SweepArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
 /// Whether the scenario is what was recorded, if there is a recording; where it is not, it is shown instead of what values change.
 fn is_as_recorded(args: &SweepArgs, grid: &Grid, out: &mut dyn Write) -> anyhow::Result<bool> {
     let (name, text) = &grid.text;
-    let set = args.scenario.set.iter().map(|(key, value)| format!("{key}={value}"));
+    let set = scenario_file::as_given(&args.scenario.set).into_iter();
     let changes = set.chain(args.vary.iter().map(|axis| axis.key.clone())).collect();
     let Some(baseline) = checked(&args.check, &args.scenario, (name, text), &args.limits, changes)? else {
         return Ok(true);

@@ -25,12 +25,11 @@ const KNOBS: [&str; 15] = [
 /// The scenario with everything that a real run does not follow as it is by default: two of which this is the same are one and the same
 /// run.
 pub fn followed(scenario: &Scenario) -> Scenario {
-    let ganged = scenario.host.ganged;
     let mut costs = CostModel::default();
     costs.delay.time = scenario.costs.delay.time;
     let mut of = Scenario { costs, vms: scenario.vms.clone(), ..Scenario::new("", HostSpec::new(1)) };
     // Who leaves together is not pinned.
-    of.host.ganged = ganged;
+    of.host.ganged = scenario.host.ganged;
     // How long it runs changes no rate.
     (of.warmup, of.duration) = (scenario.warmup, scenario.duration);
     (of.channels, of.loads) = (scenario.channels.clone(), scenario.loads.clone());

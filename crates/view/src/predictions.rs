@@ -285,11 +285,11 @@ impl PredictionTally {
         let mut tally = PredictionTally { schema: PredictionTally::SCHEMA, ..PredictionTally::default() };
         let mut filed = Vec::new();
         // A file that is given twice, or a copied line, is no other prediction.
-        for line in lines {
+        let mut seen = BTreeSet::new();
+        for line in lines.into_iter().filter(|line| seen.insert(serde_json::to_string(line).ok())) {
             match line {
-                PredictionLine::Prediction(of) if !filed.contains(&of) => filed.push(of),
-                PredictionLine::Score(of) if !tally.scored.contains(&of) => tally.scored.push(of),
-                _ => {}
+                PredictionLine::Prediction(prediction) => filed.push(prediction),
+                PredictionLine::Score(score) => tally.scored.push(score),
             }
         }
         let count =

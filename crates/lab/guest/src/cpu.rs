@@ -19,10 +19,11 @@ const TO_ITSELF: u64 = 1 << 18;
 const HIGHEST_PRIORITY: u64 = 15;
 
 // Interrupts are off but in places that expect them, `let_interrupts_in`, `await_interrupt`, `relax_with_interrupts` and
-// `wait_for_interrupt`: nothing of compiled code, like the red zone below its stack pointer, is in their way. The handler counts, and restores what it uses; the
-// linker puts it first, at `abi::WAKE_INTERRUPT`. Two things that processors never do, but an emulated one may: it lets an
-// interrupt in between STI and HLT, and then the HLT that it was to end is skipped, which `wait_for_interrupt` returns as 1
-// in rax; it delivers an interrupt twice, the second time right at the handler's beginning, which then runs twice.
+// `wait_for_interrupt`: nothing of compiled code, like the red zone below its stack pointer, is in their way. The handler
+// counts, and restores what it uses; the linker puts it first, at `abi::WAKE_INTERRUPT`. Two things that processors never
+// do, but an emulated one may: it lets an interrupt in between STI and HLT, and then the HLT that it was to end is skipped,
+// which `wait_for_interrupt` returns as 1 in rax; it delivers an interrupt twice, the second time right at the handler's
+// beginning, which then runs twice.
 global_asm!(
     ".section .wake, \"ax\"",
     "push rax",
