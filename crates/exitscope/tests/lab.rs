@@ -725,10 +725,13 @@ fn cells_that_were_predicted_are_run_beside_their_predictions() {
     std::fs::write(&file, predicted.to_string()).unwrap();
     let quick = ["--repeat", "3", "--duration", "300ms", "--format", "json"];
     let output = exitscope().arg("validate").arg("--lab").arg(&file).args(quick).output().unwrap();
-    // Whatever such short rounds make of it.
-    assert!(output.status.code().is_some_and(|code| code <= 1), "{}", stderr(&output));
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     check_json("lab", [&found]);
+    // Such short rounds may hold, contradict, or tell nothing: which is no success.
+    let said = found["summary"].to_string();
+    let tells_nothing = ["do not judge the simulator", "cells nothing was measured"].iter().any(|why| said.contains(why));
+    let code = output.status.code().unwrap();
+    assert!(code <= 2 && (code != 0 || !tells_nothing) && (code != 2 || tells_nothing), "{code}: {said}{}", stderr(&output));
     let rows = found["tables"][1]["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2);
     for (row, cell) in rows.iter().zip(predicted["cells"].as_array().unwrap()) {
