@@ -47,6 +47,9 @@ pub struct Flags {
     /// Where the random numbers begin that draw the sample
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// So many are tried at a time, each in a copy of its own; a test that times out for want of CPUs counts as noticed
+    #[arg(long, default_value_t = 1)]
+    jobs: usize,
 }
 
 /// A mutant, as `cargo mutants --list --json` says it.
@@ -90,20 +93,20 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
         bail!("{unknown} is none of {}", all.join(", "));
     }
     let wanted = |package: &&str| flags.crates.is_empty() || flags.crates.iter().any(|name| name == package);
-    let of = |packages: &[&str]| -> anyhow::Result<Vec<Mutant>> {
-        Ok(packages.iter().copied().filter(wanted).map(list).collect::<anyhow::Result<Vec<_>>>()?.concat())
-    };
-    let mut mutants = of(WHOLE)?;
-    mutants.extend(sample(of(TOGETHER)?, flags.sample, flags.seed));
+    let listed = all.iter().copied().filter(wanted).map(|package| Ok((package, list(package)?)));
+    let listed: BTreeMap<&str, Vec<Mutant>> = listed.collect::<anyhow::Result<_>>()?;
+    let of = |packages: &[&str]| packages.iter().filter_map(|package| listed.get(package)).flatten().cloned().collect();
+    let mut mutants: Vec<Mutant> = of(WHOLE);
+    mutants.extend(sample(of(TOGETHER), flags.sample, flags.seed));
     for package in EACH {
-        mutants.extend(sample(of(&[package])?, flags.sample, flags.seed));
+        mutants.extend(sample(of(&[package]), flags.sample, flags.seed));
     }
 
     let folder = target()?.join("mutants");
     let mut tried: BTreeMap<String, Counts> = BTreeMap::new();
     for of_package in mutants.chunk_by(|a, b| a.package == b.package) {
         let package = &of_package[0].package;
-        for outcome in outcomes(package, of_package, &folder)? {
+        for outcome in outcomes(&listed[package.as_str()], of_package, &folder.join(package), flags.jobs)? {
             let Scenario::Mutant(mutant) = &outcome.scenario else { continue };
             tried.entry(package.clone()).or_default().count(&outcome.summary)?;
             if outcome.summary == "MissedMutant" {
@@ -133,21 +136,22 @@ fn sample(mut mutants: Vec<Mutant>, most: usize, seed: u64) -> Vec<Mutant> {
     mutants
 }
 
-/// What came of these mutants of one package. The tool is told that it caught all others before: by their names alone it leaves
-/// out no deletion of a field.
-fn outcomes(package: &str, mutants: &[Mutant], folder: &Path) -> anyhow::Result<Vec<MutantOutcome>> {
-    let folder = folder.join(package);
+/// What came of these mutants of `all` of a package. The tool is told that it caught all others before: by their names alone it
+/// leaves out no deletion of a field.
+fn outcomes(all: &[Mutant], mutants: &[Mutant], folder: &Path, jobs: usize) -> anyhow::Result<Vec<MutantOutcome>> {
+    let package = &mutants[0].package;
     let out = folder.join("mutants.out");
     if out.exists() {
         std::fs::remove_dir_all(&out)?;
     }
     std::fs::create_dir_all(&out)?;
-    let others = list(package)?.into_iter().filter(|of| !mutants.contains(of)).map(|of| of.name + "\n");
+    let others = all.iter().filter(|of| !mutants.contains(of)).map(|of| format!("{}\n", of.name));
     std::fs::write(out.join("previously_caught.txt"), others.collect::<String>())?;
     let mut command = cargo()?;
     // The copy that is changed has a target directory of its own.
     command.env_remove("CARGO_TARGET_DIR");
-    command.args(["mutants", "--cap-lints=true", "--iterate", "--package", package, "--output"]).arg(&folder);
+    command.args(["mutants", "--cap-lints=true", "--iterate", "--package", package, "--output"]).arg(folder);
+    command.args(["--jobs", &jobs.to_string()]);
     // 2: mutants were missed, 3: some timed out.
     let status = command.status()?;
     ensure!(matches!(status.code(), Some(0 | 2 | 3)), "cargo mutants: {status}");

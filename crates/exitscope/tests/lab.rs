@@ -262,7 +262,9 @@ fn the_doctor_finds_what_guests_can_do() {
     let check = |check: &&serde_json::Value| check["what"] == "exitscope record and exporter";
     let recording = found["checks"].as_array().unwrap().iter().find(check).unwrap();
     assert_eq!(recording["state"] == "good", recording["remedy"].is_null(), "{recording}");
-    assert!(stdout(&run(&["doctor"])).contains("What is missing, and how to get it"));
+    let text = stdout(&run(&["doctor"]));
+    assert!(text.contains("What is missing, and how to get it"));
+    assert!(text.lines().all(|line| line.is_empty() || !line.trim().is_empty()), "{text}");
 }
 
 #[test]
@@ -729,9 +731,14 @@ fn cells_that_were_predicted_are_run_beside_their_predictions() {
     check_json("lab", [&found]);
     // Such short rounds may hold, contradict, or tell nothing: which is no success.
     let said = found["summary"].to_string();
-    let tells_nothing = ["do not judge the simulator", "cells nothing was measured"].iter().any(|why| said.contains(why));
+    let tells_nothing =
+        ["do not judge the simulator", "cells nothing was measured"].iter().any(|why| said.contains(why));
     let code = output.status.code().unwrap();
-    assert!(code <= 2 && (code != 0 || !tells_nothing) && (code != 2 || tells_nothing), "{code}: {said}{}", stderr(&output));
+    assert!(
+        code <= 2 && (code != 0 || !tells_nothing) && (code != 2 || tells_nothing),
+        "{code}: {said}{}",
+        stderr(&output)
+    );
     let rows = found["tables"][1]["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2);
     for (row, cell) in rows.iter().zip(predicted["cells"].as_array().unwrap()) {

@@ -24,6 +24,20 @@ fn packed(head: &[u8], zeros: usize) -> Vec<u8> {
 }
 
 #[test]
+fn what_gzip_xz_and_zstd_packed_is_unpacked() {
+    let text = text();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 1);
+    gzip.write_all(&text).unwrap();
+    xz.write_all(&text).unwrap();
+    for bytes in [text.clone(), gzip.finish().unwrap(), xz.finish().unwrap(), packed(&text, 0)] {
+        let input = open(&bytes).unwrap();
+        assert!(input.truncation().is_none());
+        assert_eq!(input.read_vec(0, input.len()).unwrap(), text);
+    }
+}
+
+#[test]
 fn what_begins_as_no_trace_is_not_unpacked() {
     // 4 GiB would take long, and half a minute of writing.
     let error = open(&packed(b"no trace", 4096)).unwrap_err();

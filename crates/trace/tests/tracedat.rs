@@ -398,7 +398,11 @@ fn a_guests_time_is_shifted_and_a_hosts_threads_are_virtual_cpus() {
         assert!(said.info.is_guests && said.lines() == [(LedgerLine::GuestRecording, 1)]);
         // The event's own word counts for more.
         assert_eq!(said.events[0].vcpu, VcpuId(3));
+        // Its host's trace, and its guests': by these the parts of a session are found.
+        let session = tracedat::session(&Input::from_bytes("made", &file).unwrap());
+        assert_eq!(session, tracedat::Session { id: None, guests: vec![5], host: Some(1) });
     }
+    assert_eq!(tracedat::session(&Input::from_bytes("made", b"no trace.dat").unwrap()), tracedat::Session::default());
     let unknown = [HOST.page(1_000, 0, &[[HOST.head(3, 0), HOST.payload(9, 42, 0)].concat()], &[])];
     let said = said(&Trace { buffers: &[("", "local", &unknown)], ..trace }.v7()).unwrap();
     assert_eq!(said.events[0].vcpu, VcpuId(6));

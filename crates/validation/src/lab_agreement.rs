@@ -10,7 +10,7 @@ use crate::lab_costs::{LAB_EXPERIMENTS, LabCost, LabCostError, LabMachineCosts};
 use exitscope_scenario::Scenario;
 use exitscope_scenario::findings::{FindingFigure, FindingRow, FindingsTable, Unit};
 use exitscope_sim::{Limits, SimError, Unseen, latin_hypercube, run};
-use exitscope_stats::MeanChange;
+use exitscope_stats::{Bootstrap, MeanChange, quantile_of_sorted};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -118,6 +118,19 @@ impl TriedCell {
         Some((change.by, change.interval(LEVEL))).filter(|of| of.0.is_finite())
     }
 
+    /// By what other such rounds would have measured another mean, for each resample of these; none of too few rounds.
+    fn noise(&self, bootstrap: &mut Bootstrap) -> Vec<f64> {
+        let changes: Vec<f64> = self.rounds.iter().map(|(before, after)| (after / before).ln()).collect();
+        let rounds = changes.len() as f64;
+        let mean = changes.iter().sum::<f64>() / rounds;
+        // Resamples vary less than the mean does, as if all rounds but one were independent.
+        let scale = f64::sqrt(rounds / (rounds - 1.0)) / rounds;
+        let off = |times: Vec<u32>| {
+            times.iter().zip(&changes).map(|(times, by)| f64::from(*times) * (by - mean)).sum::<f64>()
+        };
+        bootstrap.draw(&[0..changes.len()]).into_iter().map(|times| off(times) * scale).collect()
+    }
+
     /// Whether rounds tell its sign.
     fn is_certain(&self) -> bool {
         self.measured().is_some_and(|(_, (low, high))| low > 0.0 || high < 0.0)
@@ -137,6 +150,9 @@ pub struct LabAgreement {
     pub hard: [usize; 2],
     /// Kendall's tau-b of predicted and measured changes.
     pub tau: Option<f64>,
+    /// The tau that predictions would have of which each is exactly right, by the noise of the rounds: its median, and within what 90
+    /// of 100 are.
+    pub exact_tau: Option<(f64, [f64; 2])>,
     /// Cells whose size is predicted within a quarter, and those of which "no change" is within a quarter.
     pub near: [usize; 2],
     /// The root mean square of the logarithm of predicted over measured, and of 1 over measured.
@@ -173,6 +189,7 @@ impl LabAgreement {
             right: certain.iter().filter(right).count(),
             hard: [hard.len(), hard.iter().filter(right).count()],
             tau: kendall(&pairs),
+            exact_tau: exact_tau(&measured.iter().map(|(of, _)| *of).collect::<Vec<_>>()),
             near: [
                 measured.iter().filter(|(of, by)| near(predicted(of) - by)).count(),
                 measured.iter().filter(|(_, by)| near(*by)).count(),
@@ -215,6 +232,9 @@ impl LabAgreement {
             format!("{} of {changed} within their 80 % bounds.", self.covered),
         ];
         said.extend(self.tau.map(|tau| format!("Kendall's tau of predicted and measured changes: {tau:.2}.")));
+        said.extend(self.exact_tau.map(|(median, [low, high])| {
+            format!("If each prediction were exactly right, it would be {median:.2} by the noise of the rounds ({low:.2} to {high:.2} in 90 of 100).")
+        }));
         said.push(format!("Where nothing was changed, {} of {} seemed to change.", self.nulls[1], self.nulls[0]));
         if measured < changed {
             said.push(format!("Of {} cells nothing was measured.", changed - measured));
@@ -224,6 +244,22 @@ impl LabAgreement {
         }
         said
     }
+}
+
+/// Which tau predictions would have that are exactly right, if rounds are as noisy as these.
+fn exact_tau(tried: &[&TriedCell]) -> Option<(f64, [f64; 2])> {
+    let mut bootstrap = Bootstrap::default();
+    let noise: Vec<Vec<f64>> = tried.iter().map(|of| of.noise(&mut bootstrap)).collect();
+    let resamples = noise.iter().map(Vec::len).min()?;
+    let tau = |at: usize| {
+        let with_noise =
+            |(of, noise): (&&TriedCell, &Vec<f64>)| (of.predicted.times.ln(), of.predicted.times.ln() + noise[at]);
+        kendall(&tried.iter().zip(&noise).map(with_noise).collect::<Vec<_>>())
+    };
+    let mut taus: Vec<f64> = (0..resamples).filter_map(tau).collect();
+    taus.sort_by(f64::total_cmp);
+    let [low, median, high] = [500, 5_000, 9_500].map(|per_10_000| quantile_of_sorted(&taus, per_10_000));
+    Some((median?, [low?, high?]))
 }
 
 /// Kendall's tau-b: how much more pairs are in the same order than in the other, ties counted.
@@ -329,6 +365,26 @@ mod tests {
         }
         let of = LabAgreement::of(&tried);
         assert_eq!((of.cells, of.nulls), ([1, 1], [2, 1]));
+    }
+
+    #[test]
+    fn predictions_that_are_exactly_right_have_the_tau_that_noise_leaves() {
+        let times = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5];
+        let exact = |noise: f64, rounds: usize| {
+            let mut tried = tried(&times, &times);
+            for (number, of) in tried.iter_mut().enumerate() {
+                let by = |round: usize| ((round * 7 + number * 3) % 11) as f64 / 11.0 - 0.5;
+                of.rounds =
+                    (0..rounds).map(|round| (100.0, 100.0 * times[number] * (noise * by(round)).exp())).collect();
+            }
+            LabAgreement::of(&tried).exact_tau
+        };
+        assert_eq!(exact(0.01, 10), Some((1.0, [1.0, 1.0])));
+        let (median, [low, high]) = exact(1.0, 10).unwrap();
+        assert!(low < median && median < high && (0.3..0.95).contains(&median), "{median} {low} {high}");
+        // More rounds leave less noise.
+        assert!(exact(1.0, 40).unwrap().0 > median);
+        assert_eq!(exact(1.0, 3), None, "too few rounds to tell");
     }
 
     #[test]

@@ -15,8 +15,8 @@ use exitscope_sim::latin_hypercube;
 use exitscope_units::Picos;
 use serde::{Deserialize, Serialize};
 
-/// The seed by which cells are chosen.
-pub const SEED: u64 = 56;
+/// The seed by which cells are chosen. Those of the first pass, which is kept, were chosen by 56.
+pub const SEED: u64 = 57;
 
 /// A port of KVM's interrupt controllers, and one of nobody's.
 const KERNEL_PORT: u16 = 0x4d0;

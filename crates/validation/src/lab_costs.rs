@@ -20,8 +20,6 @@ use serde::{Deserialize, Serialize};
 pub enum LabReading {
     /// Nanoseconds for each unit of work that the VM of this name did, over a number of things in each.
     PerWork(&'static str, u32),
-    /// CPU time of all threads for each unit of work of the only VM, over a number of things in each.
-    CpuPerWork(u32),
     /// Nanoseconds of the run for each diagnose X'44'.
     PerYield,
     /// Nanoseconds of the run for each preemption of any thread.
@@ -56,6 +54,8 @@ const SLEEP_NS: u64 = 5_000_000;
 const RETRIES: [u32; 2] = [1_000, 4_000];
 
 /// All experiments. The figures of the first three are of an access; of the next three, of a ball one way.
+///
+/// An idle CPU's way back to work is no task's time, so that what a switch takes is measured where no CPU is ever idle.
 pub const LAB_EXPERIMENTS: [LabExperiment; 12] = [
     experiment("port: kernel", "a port write that KVM answers", LabReading::PerWork("port", 1), || {
         port(PortAnswer::Kernel)
@@ -66,13 +66,15 @@ pub const LAB_EXPERIMENTS: [LabExperiment; 12] = [
     experiment("port: user space", "a port write that user space answers", LabReading::PerWork("port", 1), || {
         port(PortAnswer::User)
     }),
-    experiment("wake-up", "a wake-up of a vCPU that has halted", LabReading::PerWork("balls", 2), || balls(0)),
-    experiment("wake-up: CPU time", "the CPU time of both for that", LabReading::CpuPerWork(2), || balls(0)),
+    experiment("wake-up", "a wake-up of a vCPU that has halted", LabReading::PerWork("balls", 2), || balls(0, &[0, 1])),
+    experiment("wake-up: same CPU", "the same where both share a CPU", LabReading::PerWork("balls", 2), || {
+        balls(0, &[0, 0])
+    }),
     experiment(
         "wake-up: polled",
         "a wake-up of a vCPU that the host polls for",
         LabReading::PerWork("balls", 2),
-        || balls(10_000_000),
+        || balls(10_000_000, &[0, 1]),
     ),
     experiment("yield: 1000", "spinning 1,000 times and yielding", LabReading::PerYield, || yields(RETRIES[0])),
     experiment("yield: 4000", "spinning 4,000 times and yielding", LabReading::PerYield, || yields(RETRIES[1])),
@@ -124,10 +126,10 @@ fn port(answer: PortAnswer) -> Vec<VmSpec> {
     vec![vm]
 }
 
-fn balls(poll_ns: u64) -> Vec<VmSpec> {
+fn balls(poll_ns: u64, cpus: &[u32]) -> Vec<VmSpec> {
     let first = forever(vec![Op::Ipi(1), Op::AwaitIpi, Op::Count]);
     let second = forever(vec![Op::AwaitIpi, Op::Ipi(0)]);
-    let mut vm = vm("balls", 0, vec![first, second]);
+    let mut vm = VmSpec { cpus: cpus.to_vec(), ..vm("balls", 0, vec![first, second]) };
     vm.policies.host_halt_poll.halt_poll_ns.0 = poll_ns;
     vm.policies.host_halt_poll.halt_poll_ns_grow_start.0 = poll_ns;
     vec![vm]
@@ -175,7 +177,6 @@ impl LabReading {
         };
         let figure = match self {
             LabReading::PerWork(vm, things) => 1e9 / (a_second(vm)? * f64::from(things)),
-            LabReading::CpuPerWork(things) => sum("CPU time") / (sum("done") * f64::from(things)),
             LabReading::PerYield => 1e9 / a_second("diagnose X'44'")?,
             LabReading::PerPreemption => length / sum("preemptions"),
         };
@@ -204,6 +205,10 @@ pub struct LabMachineCosts {
 
 /// What may be the least that a woken task must have run less than the running one, to take its CPU: at once, in between, and never.
 const GRANULARITIES_NS: [f64; 4] = [0.0, 1e6, 4e6, 1e12];
+
+/// The experiments in which a ball goes to and fro, and the cost that each gives.
+const BALLS: [(&str, &str); 3] =
+    [("wake-up: polled", "ipi_send"), ("wake-up", "wake_latency"), ("wake-up: same CPU", "switch")];
 
 /// How often what is left of a ball's way is looked at.
 const SETTLES: usize = 3;
@@ -244,8 +249,6 @@ impl LabMachineCosts {
         let [short, long] = [value("yield: 1000")?, value("yield: 4000")?].map(|ns| ns * both_busy);
         let pass = ((long - short) / f64::from(RETRIES[1] - RETRIES[0])).max(0.1);
         let yielding = more(short - pass * f64::from(RETRIES[0]));
-        // What a wake-up takes of CPUs beside the two exits.
-        let switch = (value("wake-up: CPU time")? - 2.0 * kernel - send - user).max(0.0);
         let mut machine = LabMachineCosts {
             costs: vec![
                 ("exit", kernel / 2.0),
@@ -255,7 +258,7 @@ impl LabMachineCosts {
                 ("kernel_enter", user / 2.0),
                 ("ipi_send", send),
                 ("halt", user),
-                ("switch", switch),
+                ("switch", 0.0),
                 ("wake_latency", 0.0),
                 ("yielding", yielding),
                 ("yield_fast", yielding),
@@ -265,11 +268,7 @@ impl LabMachineCosts {
             granularity: 0.0,
             both_busy,
         };
-        // What is left of a ball's way, with whatever the two do at the same time.
-        for (name, cost) in [("wake-up: polled", "ipi_send"), ("wake-up", "wake_latency")].repeat(SETTLES) {
-            let left = value(name)? - machine.simulated(name)?;
-            machine.costs.iter_mut().filter(|of| of.0 == cost).for_each(|of| of.1 = (of.1 + left).max(0.0));
-        }
+        machine.settle(&value)?;
         let waits = value("sleep: beside")? - value("sleep: alone")?;
         let mut best = f64::INFINITY;
         for granularity in GRANULARITIES_NS {
@@ -279,7 +278,18 @@ impl LabMachineCosts {
                 (best, machine.granularity) = (off, granularity);
             }
         }
+        // Who is woken may take the CPU from whoever woke it, or not.
+        machine.settle(&value)?;
         Ok(machine)
+    }
+
+    /// Gives what is left of a ball's way to the cost that differs among the ways, with whatever the two do at the same time.
+    fn settle(&mut self, value: impl Fn(&'static str) -> Result<f64, LabCostError>) -> Result<(), LabCostError> {
+        for (name, cost) in BALLS.repeat(SETTLES) {
+            let left = value(name)? - self.simulated(name)?;
+            self.costs.iter_mut().filter(|of| of.0 == cost).for_each(|of| of.1 = (of.1 + left).max(0.0));
+        }
+        Ok(())
     }
 
     /// Gives a scenario these costs and no others.
@@ -328,9 +338,8 @@ pub(crate) mod tests {
     fn experiments_on_work_come_out_as_measured() {
         let figures = figures();
         let machine = LabMachineCosts::of(&figures, &[]).unwrap();
-        for name in
-            ["port: kernel", "port: ioeventfd", "port: user space", "wake-up", "wake-up: polled", "compute: beside"]
-        {
+        let ports = ["port: kernel", "port: ioeventfd", "port: user space"];
+        for name in ports.into_iter().chain(BALLS.map(|of| of.0)).chain(["compute: beside"]) {
             let measured = figures.iter().find(|of| of.name == name).unwrap().ns;
             let simulated = machine.simulated(name).unwrap();
             assert!((simulated / measured - 1.0).abs() < 0.02, "{name}: {measured} {simulated}");

@@ -1,42 +1,68 @@
-//! What became of the cells that were predicted and then run on one machine: `lab/result.json`, which `exitscope validate --lab
-//! lab/predictions.json --format json` printed there.
+//! What became of the cells that were predicted and then run on one machine: `lab/result*.json`, which `exitscope validate --lab
+//! lab/predictions*.json --format json` printed there.
 
 use exitscope_view::{LabFigure, LabReport, LabRow};
 use std::io::{self, Write};
 
-const RESULT: &str = include_str!("../lab/result.json");
+/// Cells that were predicted, and then tried.
+struct Pass {
+    name: &'static str,
+    /// What is different from the pass before.
+    about: &'static str,
+    #[cfg(test)]
+    predictions: &'static str,
+    result: &'static str,
+}
+
+const PASSES: [Pass; 1] = [
+    Pass {
+        name: "The first pass",
+        about: "",
+        #[cfg(test)]
+        predictions: include_str!("../lab/predictions.json"),
+        result: include_str!("../lab/result.json"),
+    },
+];
 
 /// Writes it as Markdown.
 pub(crate) fn write_lab(out: &mut dyn Write) -> io::Result<()> {
-    let report: LabReport = serde_json::from_str(RESULT)?;
-    let machine = &report.manifest;
     writeln!(
         out,
         "\n## The simulator beside the lab\n\n\
          One program in 48 cells, each a change of one setting, chosen by a seed: host polling, guest polling, VMs on two CPUs, yields, \
          critical sections, who answers a port. `exitscope validate --lab FILE` measured what the machine's KVM takes by experiments of \
          their own, and wrote the predictions into FILE; the same command then ran all cells on real guests, before and after their \
-         change, in turns. `crates/validation/lab` has both files. Predictions were committed before any cell was run, and are not made \
-         anew. The machine: {} on {}, kernel {}, {} CPUs{}.\n",
+         change, in turns. `crates/validation/lab` has all files. Predictions were committed before any cell was run, and are not made \
+         anew.\n\n\
+         Wanted are all certain signs, a tau of 0.8, two thirds of the sizes within 25 %, and 70 of 100 within their bounds. Cells within \
+         the noise of their rounds are in all of these but the signs; in which order such cells come is chance."
+    )?;
+    PASSES.iter().try_for_each(|pass| write_pass(pass, out))
+}
+
+fn write_pass(pass: &Pass, out: &mut dyn Write) -> io::Result<()> {
+    let report: LabReport = serde_json::from_str(pass.result)?;
+    let machine = &report.manifest;
+    writeln!(
+        out,
+        "\n### {}\n\n{}{}{} on {}, kernel {}, {} CPUs{}; {} rounds of {:.0} s a side.\n",
+        pass.name,
+        pass.about,
+        if pass.about.is_empty() { "" } else { " " },
         machine.back_end,
         machine.vendor,
         machine.kernel,
         machine.cpus,
-        if machine.emulates_ring_0 {
-            "; its costs are those of an emulating back end, and are in no cost model"
-        } else {
-            ""
-        }
+        if machine.emulates_ring_0 { " (costs of an emulating back end are in no cost model)" } else { "" },
+        machine.rounds,
+        machine.duration_ns as f64 / 1e9
     )?;
     for sentence in &report.summary {
         writeln!(out, "- {sentence}")?;
     }
-    writeln!(
-        out,
-        "\nWanted were all certain signs, a tau of 0.8, two thirds of the sizes within 25 %, and 70 of 100 within their bounds. Cells within \
-         the noise of their rounds are in all of these but the signs; in which order such cells come is chance."
-    )?;
-    let [costs, cells] = &report.tables[..] else { return Err(io::Error::other("lab/result.json has no cells")) };
+    let [costs, cells] = &report.tables[..] else {
+        return Err(io::Error::other(format!("{} has no cells", pass.name)));
+    };
     writeln!(out, "\n| what the machine takes | time | 95 % interval |\n| --- | ---: | --- |")?;
     for row in &costs.rows {
         let time = figure(row, "time").map_or_else(Default::default, |of| {
@@ -71,20 +97,21 @@ fn ratio(of: &LabFigure) -> String {
 mod tests {
     use super::*;
     use crate::lab_agreement::LabPredictions;
-    use crate::lab_cells::{SEED, lab_cells};
+    use crate::lab_cells::lab_cells;
 
     #[test]
     fn the_cells_that_were_run_are_those_that_were_predicted_by_the_seed() {
-        let predictions: LabPredictions = serde_json::from_str(include_str!("../lab/predictions.json")).unwrap();
-        let report: LabReport = serde_json::from_str(RESULT).unwrap();
-        assert_eq!(predictions.seed, SEED);
-        let cells: Vec<_> = predictions.cells.iter().map(|of| of.cell).collect();
-        assert_eq!(cells, lab_cells(SEED));
-        let rows = &report.tables[1].rows;
-        assert_eq!(rows.len(), cells.len());
-        for (row, of) in rows.iter().zip(&predictions.cells) {
-            assert_eq!(row.labels, of.cell.labels());
-            assert_eq!(figure(row, "predicted").unwrap().value, of.times);
+        for pass in PASSES {
+            let predictions: LabPredictions = serde_json::from_str(pass.predictions).unwrap();
+            let report: LabReport = serde_json::from_str(pass.result).unwrap();
+            let cells: Vec<_> = predictions.cells.iter().map(|of| of.cell).collect();
+            assert_eq!(cells, lab_cells(predictions.seed), "{}", pass.name);
+            let rows = &report.tables[1].rows;
+            assert_eq!(rows.len(), cells.len());
+            for (row, of) in rows.iter().zip(&predictions.cells) {
+                assert_eq!(row.labels, of.cell.labels());
+                assert_eq!(figure(row, "predicted").unwrap().value, of.times);
+            }
         }
     }
 }

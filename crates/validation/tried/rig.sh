@@ -1,6 +1,6 @@
 #!/bin/sh
 # Tries values of halt_poll_ns on guests of the rig, each predicted from a recording directly before, and writes rig.jsonl anew: the
-# history of these trials. Needs what `cargo xtask rig` needs; takes five minutes.
+# history of these trials. Needs what `cargo xtask rig` needs; takes eight minutes.
 #
 #     crates/validation/tried/rig.sh
 set -eu
@@ -14,8 +14,8 @@ for program in ping-pong io; do
             mkdir guests
             exitscope lab guests $program --gap $gap --root guests > guests.txt 2>&1 &
             until grep -qs "[1-9]" guests/throughput; do sleep 0.2; done
-            [ $now = 0 ] && values=50us,200us || values=0,50us
-            exitscope try halt_poll_ns=$values --vm $! --metric-file guests/throughput --turn 200ms --settle 50ms --for 24s --yes \
+            [ $now = 0 ] && values=1ms,5ms || values=0,5ms
+            exitscope try halt_poll_ns=$values --vm $! --metric-file guests/throughput --turn 200ms --settle 50ms --for 40s --yes \
                 --state applied.json || echo "code $?"
             kill $!
             wait

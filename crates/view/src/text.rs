@@ -90,7 +90,8 @@ fn broken(text: &str, look: TerminalStyle) -> String {
 /// Writes the table as far as it fits; gives back the titles of the columns that do not.
 fn write_table(table: &Table, look: TerminalStyle, out: &mut dyn Write) -> io::Result<Vec<String>> {
     let (lines, hidden) = written_table(table, look);
-    lines.iter().try_for_each(|line| writeln!(out, " {line}"))?;
+    // A head of titles without a word is none.
+    lines.iter().skip_while(|line| line.is_empty()).try_for_each(|line| writeln!(out, " {line}"))?;
     Ok(hidden)
 }
 

@@ -20,7 +20,9 @@ pub struct Said {
 /// Reads a source to its end.
 pub fn drain(mut source: Box<dyn EventSource>) -> Result<Said, TraceError> {
     let (mut events, mut ledger) = (Vec::new(), Ledger::default());
+    let (begun, all) = source.progress();
     while source.read(&mut events, &mut ledger)? {}
+    assert!(begun < all || events.is_empty(), "what is read is not done before");
     let lost = events.iter().filter(|event| matches!(event.kind, EventKind::Lost { .. })).count();
     assert_eq!(ledger.events as usize, events.len() - lost, "every event is counted");
     let (done, all) = source.progress();
