@@ -12,7 +12,7 @@ use crate::{cargo, root, target};
 use anyhow::{Context, bail, ensure};
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
@@ -21,6 +21,9 @@ use std::path::Path;
 const WHOLE: &[&str] = &["exitscope-policy"];
 const TOGETHER: &[&str] = &["exitscope-advice", "exitscope-analysis", "exitscope-model"];
 const EACH: &[&str] = &["exitscope-apply", "exitscope-serve", "exitscope-trace", "exitscope-view"];
+
+/// What an earlier run found.
+const KEPT: &str = "kept.json";
 
 /// What the table says before its rows.
 const HEAD: &str = "\
@@ -50,28 +53,32 @@ pub struct Flags {
     /// So many are tried at a time, each in a copy of its own; a test that times out for want of CPUs counts as noticed
     #[arg(long, default_value_t = 1)]
     jobs: usize,
+    /// Keep what earlier runs found of the same mutants, and try those again that were missed: after a run was ended, or tests were
+    /// added
+    #[arg(long)]
+    go_on: bool,
 }
 
 /// A mutant, as `cargo mutants --list --json` says it.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 struct Mutant {
     package: String,
     name: String,
 }
 
 /// What `outcomes.json` says.
-#[derive(Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct Outcomes {
     outcomes: Vec<MutantOutcome>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct MutantOutcome {
     scenario: Scenario,
     summary: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum Scenario {
     Baseline,
     Mutant(Mutant),
@@ -106,8 +113,16 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
     let mut tried: BTreeMap<String, Counts> = BTreeMap::new();
     for of_package in mutants.chunk_by(|a, b| a.package == b.package) {
         let package = &of_package[0].package;
-        for outcome in outcomes(&listed[package.as_str()], of_package, &folder.join(package), flags.jobs)? {
-            let Scenario::Mutant(mutant) = &outcome.scenario else { continue };
+        let folder = folder.join(package);
+        let mut outcomes = if flags.go_on { kept(&folder, of_package) } else { Vec::new() };
+        write_kept(&folder, &outcomes)?;
+        let has = |mutant: &Mutant| outcomes.iter().any(|of| of.mutant() == Some(mutant));
+        let left: Vec<Mutant> = of_package.iter().filter(|mutant| !has(mutant)).cloned().collect();
+        if !left.is_empty() {
+            outcomes.extend(try_mutants(&listed[package.as_str()], &left, &folder, flags.jobs)?);
+        }
+        for outcome in outcomes {
+            let Some(mutant) = outcome.mutant() else { continue };
             tried.entry(package.clone()).or_default().count(&outcome.summary)?;
             if outcome.summary == "MissedMutant" {
                 println!("missed: {}", mutant.name);
@@ -138,7 +153,7 @@ fn sample(mut mutants: Vec<Mutant>, most: usize, seed: u64) -> Vec<Mutant> {
 
 /// What came of these mutants of `all` of a package. The tool is told that it caught all others before: by their names alone it
 /// leaves out no deletion of a field.
-fn outcomes(all: &[Mutant], mutants: &[Mutant], folder: &Path, jobs: usize) -> anyhow::Result<Vec<MutantOutcome>> {
+fn try_mutants(all: &[Mutant], mutants: &[Mutant], folder: &Path, jobs: usize) -> anyhow::Result<Vec<MutantOutcome>> {
     let package = &mutants[0].package;
     let out = folder.join("mutants.out");
     if out.exists() {
@@ -159,12 +174,38 @@ fn outcomes(all: &[Mutant], mutants: &[Mutant], folder: &Path, jobs: usize) -> a
     asked_for(serde_json::from_slice::<Outcomes>(&said)?.outcomes, mutants, package)
 }
 
+/// What earlier runs found of these mutants, without those that no test noticed.
+fn kept(folder: &Path, mutants: &[Mutant]) -> Vec<MutantOutcome> {
+    let read = |path: &str| -> Outcomes {
+        let text = std::fs::read(folder.join(path)).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    };
+    let found = [KEPT, "mutants.out/outcomes.json"].map(read).into_iter().flat_map(|of| of.outcomes);
+    let found = found.filter(|of| of.summary != "MissedMutant").filter_map(|of| Some((of.mutant()?.clone(), of)));
+    let found: BTreeMap<Mutant, MutantOutcome> = found.filter(|(mutant, _)| mutants.contains(mutant)).collect();
+    found.into_values().collect()
+}
+
+fn write_kept(folder: &Path, outcomes: &[MutantOutcome]) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    Ok(std::fs::write(folder.join(KEPT), serde_json::to_vec(&Outcomes { outcomes: outcomes.to_vec() })?)?)
+}
+
 /// Of what came of a package's mutants, that of those that were asked for.
 fn asked_for(outcomes: Vec<MutantOutcome>, mutants: &[Mutant], package: &str) -> anyhow::Result<Vec<MutantOutcome>> {
-    let is_one = |of: &MutantOutcome| matches!(&of.scenario, Scenario::Mutant(mutant) if mutants.contains(mutant));
+    let is_one = |of: &MutantOutcome| of.mutant().is_some_and(|mutant| mutants.contains(mutant));
     let asked: Vec<MutantOutcome> = outcomes.into_iter().filter(is_one).collect();
     ensure!(asked.len() == mutants.len(), "cargo mutants tried {} of the {} of {package}", asked.len(), mutants.len());
     Ok(asked)
+}
+
+impl MutantOutcome {
+    fn mutant(&self) -> Option<&Mutant> {
+        match &self.scenario {
+            Scenario::Baseline => None,
+            Scenario::Mutant(mutant) => Some(mutant),
+        }
+    }
 }
 
 impl Counts {
@@ -240,6 +281,23 @@ mod tests {
         let tried = || all[..7].iter().map(of).collect();
         assert_eq!(asked_for(tried(), &all[2..5], "p").unwrap().len(), 3);
         assert!(asked_for(tried(), &all[5..8], "p").is_err(), "one was not tried");
+    }
+
+    #[test]
+    fn what_was_found_is_kept_once_and_what_was_missed_is_tried_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |at: usize, summary: &str| MutantOutcome {
+            scenario: Scenario::Mutant(mutants()[at].clone()),
+            summary: summary.to_string(),
+        };
+        let [caught, other, missed] = [of(1, "CaughtMutant"), of(2, "Timeout"), of(3, "MissedMutant")];
+        assert!(kept(folder.path(), &mutants()).is_empty());
+        write_kept(folder.path(), std::slice::from_ref(&caught)).unwrap();
+        let outcomes = vec![caught.clone(), other.clone(), missed, of(4, "CaughtMutant")];
+        std::fs::create_dir(folder.path().join("mutants.out")).unwrap();
+        let said = serde_json::to_vec(&Outcomes { outcomes }).unwrap();
+        std::fs::write(folder.path().join("mutants.out/outcomes.json"), said).unwrap();
+        assert_eq!(kept(folder.path(), &mutants()[..4]), [caught, other]);
     }
 
     #[test]

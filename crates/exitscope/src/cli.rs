@@ -1024,14 +1024,15 @@ pub struct ValidateArgs {
     /// The simulator beside the lab, on this machine: measure what its KVM takes, and write what is predicted of 48 cells, each a change
     /// of one program's setting, into this file; where it is there already, run its cells on real guests and score it
     ///
-    /// Exit status 1: a sign that is certain is not as predicted, or where nothing was changed something seemed to.
+    /// Exit status 1: a sign that is certain is not as predicted, or where nothing was changed something seemed to. 2: nothing is
+    /// certain, or nothing was measured of some cell.
     #[arg(long, value_name = "FILE", conflicts_with = "replicates")]
     pub lab: Option<PathBuf>,
     /// With --lab: rounds, in which all take turns
-    #[arg(long, value_name = "N", default_value_t = 10, requires = "lab", value_parser = clap::value_parser!(u32).range(3..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 8, requires = "lab", value_parser = clap::value_parser!(u32).range(3..=1000))]
     pub repeat: u32,
     /// With --lab: how long each setting is measured, all rounds together
-    #[arg(long, value_name = "LENGTH", default_value = "6s", requires = "lab", value_parser = parse_length)]
+    #[arg(long, value_name = "LENGTH", default_value = "4s", requires = "lab", value_parser = parse_length)]
     pub duration: Nanos,
     /// Runs of each configuration, with a seed each
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]

@@ -120,13 +120,14 @@ fn predict(machine: &LabMachine, plan: &MeasurePlan, file: &Path) -> anyhow::Res
         serde_json::to_writer_pretty(to, &predictions)?;
         Ok(writeln!(to)?)
     })?;
-    let turns = predictions.cells.len() as f64 * 2.0 * plan.duration.as_secs_f64();
-    let minutes = turns * (1.0 + 1.0 / f64::from(plan.rounds)) / 60.0;
+    // All rounds and one that does not count.
+    let turns = predictions.cells.len() as f64 * 2.0 * f64::from(plan.rounds + 1);
+    let minutes = turns * (plan.turn() + BEFORE_A_TURN).as_secs_f64() / 60.0;
     Ok(Findings {
         description: DESCRIPTION,
         summary: vec![format!(
-            "{} cells are predicted, before any of them was run, in {}. The same command once more runs them: {minutes:.0} minutes \
-             and more.",
+            "{} cells are predicted, before any of them was run, in {}. The same command once more runs them: about \
+             {minutes:.0} minutes.",
             predictions.cells.len(),
             file.display()
         )],
@@ -134,6 +135,9 @@ fn predict(machine: &LabMachine, plan: &MeasurePlan, file: &Path) -> anyhow::Res
         ..taken.findings
     })
 }
+
+/// What it takes before each turn to measure how fast compute steps are.
+const BEFORE_A_TURN: Duration = Duration::from_millis(750);
 
 const DESCRIPTION: &str = "The simulator beside the lab: what a change of a program's setting wins, predicted with costs of this machine, and run";
 

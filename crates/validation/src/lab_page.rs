@@ -14,13 +14,22 @@ struct Pass {
     result: &'static str,
 }
 
-const PASSES: [Pass; 1] = [
+const PASSES: [Pass; 2] = [
     Pass {
         name: "The first pass",
         about: "",
         #[cfg(test)]
         predictions: include_str!("../lab/predictions.json"),
         result: include_str!("../lab/result.json"),
+    },
+    Pass {
+        name: "The second pass",
+        about: "In the first, more VMs paid more than was predicted: what a switch between tasks takes had been measured as the CPU time of a \
+                wake-up, and an idle CPU's way back to work is in that. For the second it was measured with two vCPUs on one CPU, which \
+                is never idle. Nothing else was changed, and the cells were drawn anew by another seed.",
+        #[cfg(test)]
+        predictions: include_str!("../lab/predictions-2.json"),
+        result: include_str!("../lab/result-2.json"),
     },
 ];
 

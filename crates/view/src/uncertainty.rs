@@ -90,7 +90,7 @@ pub struct UncertainFigure {
     pub by_seed: [f64; 2],
     /// From where to where it is with the assumed numbers drawn; null if it was there in no such run.
     pub by_assumptions: Option<[f64; 2]>,
-    /// The number that moves it most by itself; null if none does.
+    /// The number that moves it most by itself; null if none moves it further than other seeds do.
     pub moved_most: Option<MovedBy>,
     #[serde(skip)]
     measure: OutcomeUnit,
@@ -238,13 +238,14 @@ impl UncertaintyReport {
         let row = |of: &MetricRow| {
             let own = |runs: &[&RunFigures]| runs.first()?.get(&of.name);
             let by_seed = seeds.iter().filter_map(|run| run.get(&of.name));
+            let by_seed = by_seed.fold([of.value; 2], |[low, high], value| [low.min(value), high.max(value)]);
             UncertainFigure {
                 name: of.name.clone(),
                 unit: of.unit,
                 value: of.value,
-                by_seed: by_seed.fold([of.value; 2], |[low, high], value| [low.min(value), high.max(value)]),
+                by_seed,
                 by_assumptions: assumed.interval(&own),
-                moved_most: most(&assumed.moved(&own)),
+                moved_most: most(&assumed.moved(&own)).filter(|by| by.span() > by_seed[1] - by_seed[0]),
                 measure: of.measure,
             }
         };
@@ -291,7 +292,8 @@ impl UncertaintyReport {
             title: "Uncertainty".into(),
             sentences: std::iter::once(plain(format!(
                 "{} numbers are assumed. They were drawn {} times at once, each between its ends; an interval holds {:.0} % of \
-                 the draws. JSON lists the numbers, their ends and the sources of these, and every figure.",
+                 the draws. No number is named that moves a figure less than other seeds do. JSON lists the numbers, their ends and \
+                 the sources of these, and every figure.",
                 self.assumptions.len(),
                 self.draws,
                 self.holds_percent
@@ -448,6 +450,21 @@ mod tests {
         assert_eq!(of.moved_most.as_ref().unwrap().key, "host.scheduler.time_slice");
         assert_eq!(gain(10.0, &[10.0], &[10.0; 4]).moved_most, None, "nothing moves it");
         assert_eq!(of.hangs_on(), None);
+    }
+
+    #[test]
+    fn a_number_that_moves_a_figure_less_than_other_seeds_do_is_not_named() {
+        let mut list = assumptions(&Scenario::new("x", HostSpec::new(1)));
+        list.truncate(1);
+        let [draws, ends] = [runs(&[1.0, 3.0])[1].clone(), runs(&[0.0, 5.0])[1].clone()];
+        let assumed = AssumedRuns::new(list, vec![ConfigurationRuns { draws, ends }]);
+        let figure =
+            MetricRow { name: "work".into(), value: 202.0, unit: FigureUnit::Count, measure: OutcomeUnit::Count };
+        for (seeds, is_named) in [(&[1.0, 2.0][..], true), (&[-8.0, 8.0], false)] {
+            let seeds: Vec<RunFigures> = runs(seeds)[1].iter().flatten().cloned().collect();
+            let of = UncertaintyReport::of(std::slice::from_ref(&figure), &seeds, &assumed);
+            assert_eq!(of.figures[0].moved_most.is_some(), is_named, "{:?}", of.figures);
+        }
     }
 
     #[test]
