@@ -22,6 +22,15 @@ const WHOLE: &[&str] = &["exitscope-policy"];
 const TOGETHER: &[&str] = &["exitscope-advice", "exitscope-analysis", "exitscope-model"];
 const EACH: &[&str] = &["exitscope-apply", "exitscope-serve", "exitscope-trace", "exitscope-view"];
 
+/// A crate's own tests, where others are the command's tests of these names.
+const OWN: &[&str] = &[];
+
+/// The crates that not only their own tests hold, and which do: what the first of them do not notice is tried with the next.
+const HELD_BY: &[(&str, &[&[&str]])] = &[
+    ("exitscope-serve", &[&["serve", "live_page"]]),
+    ("exitscope-view", &[OWN, &["first_screen", "views", "html", "advise", "counts"]]),
+];
+
 /// What an earlier run found.
 const KEPT: &str = "kept.json";
 
@@ -32,7 +41,8 @@ const HEAD: &str = "\
 Written by `cargo xtask mutants`; change nothing by hand.
 
 Each mutant is one small change of the code: a comparison turned round, a function that returns a constant. It is caught if a
-test of its crate fails with it, or hangs; what does not build says nothing. Of `policy` every mutant is tried, of `advice`,
+test of its crate fails with it, or hangs; for `serve` and `view`, whose work is what the command shows, some of the command's own
+tests (`HELD_BY` in xtask/src/mutants.rs). What does not build says nothing. Of `policy` every mutant is tried, of `advice`,
 `analysis` and `model` a sample of all together, of `apply`, `serve`, `trace` and `view` one of each. The tool is [cargo-mutants](https://mutants.rs) (`cargo install cargo-mutants --locked`).
 
 | crate | mutants | caught | missed | unviable | timeouts | noticed |
@@ -113,18 +123,10 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
     let mut tried: BTreeMap<String, Counts> = BTreeMap::new();
     for of_package in mutants.chunk_by(|a, b| a.package == b.package) {
         let package = &of_package[0].package;
-        let folder = folder.join(package);
-        let mut outcomes = if flags.go_on { kept(&folder, of_package) } else { Vec::new() };
-        write_kept(&folder, &outcomes)?;
-        let has = |mutant: &Mutant| outcomes.iter().any(|of| of.mutant() == Some(mutant));
-        let left: Vec<Mutant> = of_package.iter().filter(|mutant| !has(mutant)).cloned().collect();
-        if !left.is_empty() {
-            outcomes.extend(try_mutants(&listed[package.as_str()], &left, &folder, flags.jobs)?);
-        }
-        for outcome in outcomes {
+        for outcome in found(&listed[package.as_str()], of_package, &folder.join(package), flags)? {
             let Some(mutant) = outcome.mutant() else { continue };
             tried.entry(package.clone()).or_default().count(&outcome.summary)?;
-            if outcome.summary == "MissedMutant" {
+            if outcome.is_missed() {
                 println!("missed: {}", mutant.name);
             }
         }
@@ -133,6 +135,22 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
     let table = table(&std::fs::read_to_string(&path).unwrap_or_default(), &tried);
     print!("{table}");
     Ok(std::fs::write(path, table)?)
+}
+
+/// What came of these mutants of `all` of a package, with all tests that hold it.
+fn found(all: &[Mutant], mutants: &[Mutant], folder: &Path, flags: &Flags) -> anyhow::Result<Vec<MutantOutcome>> {
+    let stages = HELD_BY.iter().find(|of| of.0 == mutants[0].package).map_or(&[OWN][..], |of| of.1);
+    let mut outcomes = if flags.go_on { kept(folder, mutants) } else { Vec::new() };
+    for tests in stages {
+        outcomes.retain(|of| !of.is_missed());
+        write_kept(folder, &outcomes)?;
+        let has = |mutant: &Mutant| outcomes.iter().any(|of| of.mutant() == Some(mutant));
+        let left: Vec<Mutant> = mutants.iter().filter(|mutant| !has(mutant)).cloned().collect();
+        if !left.is_empty() {
+            outcomes.extend(try_mutants(all, &left, folder, flags.jobs, tests)?);
+        }
+    }
+    Ok(outcomes)
 }
 
 /// All mutants of a package.
@@ -151,9 +169,15 @@ fn sample(mut mutants: Vec<Mutant>, most: usize, seed: u64) -> Vec<Mutant> {
     mutants
 }
 
-/// What came of these mutants of `all` of a package. The tool is told that it caught all others before: by their names alone it
-/// leaves out no deletion of a field.
-fn try_mutants(all: &[Mutant], mutants: &[Mutant], folder: &Path, jobs: usize) -> anyhow::Result<Vec<MutantOutcome>> {
+/// Tries these mutants of `all` of a package. The tool is told that it caught all others before: by their names alone it leaves out
+/// no deletion of a field.
+fn try_mutants(
+    all: &[Mutant],
+    mutants: &[Mutant],
+    folder: &Path,
+    jobs: usize,
+    tests: &[&str],
+) -> anyhow::Result<Vec<MutantOutcome>> {
     let package = &mutants[0].package;
     let out = folder.join("mutants.out");
     if out.exists() {
@@ -167,6 +191,11 @@ fn try_mutants(all: &[Mutant], mutants: &[Mutant], folder: &Path, jobs: usize) -
     command.env_remove("CARGO_TARGET_DIR");
     command.args(["mutants", "--cap-lints=true", "--iterate", "--package", package, "--output"]).arg(folder);
     command.args(["--jobs", &jobs.to_string()]);
+    if tests != OWN {
+        // The command has the page in it, which git ignores.
+        command.args(["--gitignore=false", "--test-package=exitscope", "--"]);
+        command.args(tests.iter().map(|test| format!("--test={test}")));
+    }
     // 2: mutants were missed, 3: some timed out.
     let status = command.status()?;
     ensure!(matches!(status.code(), Some(0 | 2 | 3)), "cargo mutants: {status}");
@@ -181,7 +210,7 @@ fn kept(folder: &Path, mutants: &[Mutant]) -> Vec<MutantOutcome> {
         serde_json::from_slice(&text).unwrap_or_default()
     };
     let found = [KEPT, "mutants.out/outcomes.json"].map(read).into_iter().flat_map(|of| of.outcomes);
-    let found = found.filter(|of| of.summary != "MissedMutant").filter_map(|of| Some((of.mutant()?.clone(), of)));
+    let found = found.filter(|of| !of.is_missed()).filter_map(|of| Some((of.mutant()?.clone(), of)));
     let found: BTreeMap<Mutant, MutantOutcome> = found.filter(|(mutant, _)| mutants.contains(mutant)).collect();
     found.into_values().collect()
 }
@@ -205,6 +234,10 @@ impl MutantOutcome {
             Scenario::Baseline => None,
             Scenario::Mutant(mutant) => Some(mutant),
         }
+    }
+
+    fn is_missed(&self) -> bool {
+        self.summary == "MissedMutant"
     }
 }
 

@@ -54,7 +54,7 @@ fn write_pass(pass: &Pass, out: &mut dyn Write) -> io::Result<()> {
     let machine = &report.manifest;
     writeln!(
         out,
-        "\n### {}\n\n{}{}{} on {}, kernel {}, {} CPUs{}; {} rounds of {:.0} s a side.\n",
+        "\n### {}\n\n{}{}{} on {}, kernel {}, {} CPUs{}; {:.0} s a side, in {} rounds.\n",
         pass.name,
         pass.about,
         if pass.about.is_empty() { "" } else { " " },
@@ -63,8 +63,8 @@ fn write_pass(pass: &Pass, out: &mut dyn Write) -> io::Result<()> {
         machine.kernel,
         machine.cpus,
         if machine.emulates_ring_0 { " (costs of an emulating back end are in no cost model)" } else { "" },
-        machine.rounds,
-        machine.duration_ns as f64 / 1e9
+        machine.duration_ns as f64 / 1e9,
+        machine.rounds
     )?;
     for sentence in &report.summary {
         writeln!(out, "- {sentence}")?;
@@ -82,7 +82,20 @@ fn write_pass(pass: &Pass, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(
         out,
-        "\nHow many times as much work is done after the change:\n\n\
+        "\nHow many times as much work is done, the mean of each change's cells:\n\n\
+         | change | cells | predicted | measured |\n| --- | ---: | ---: | ---: |"
+    )?;
+    let change = |row: &LabRow| row.labels[0].clone();
+    let is_first = |at: usize| cells.rows[..at].iter().all(|before| change(before) != change(&cells.rows[at]));
+    for at in (0..cells.rows.len()).filter(|&at| is_first(at)) {
+        let change = change(&cells.rows[at]);
+        let rows: Vec<&LabRow> = cells.rows.iter().filter(|row| row.labels[0] == change).collect();
+        let [predicted, measured] = ["predicted", "measured"].map(|name| mean_ratio(&rows, name));
+        writeln!(out, "| {change} | {} | {predicted:.2} | {measured:.2} |", rows.len())?;
+    }
+    writeln!(
+        out,
+        "\nEach cell:\n\n\
          | change | with | predicted | 80 of 100 | measured | 95 % interval |\n| --- | --- | ---: | --- | ---: | --- |"
     )?;
     for row in &cells.rows {
@@ -95,6 +108,12 @@ fn write_pass(pass: &Pass, out: &mut dyn Write) -> io::Result<()> {
 
 fn figure<'a>(row: &'a LabRow, name: &str) -> Option<&'a LabFigure> {
     row.figures.iter().find(|figure| figure.name == name)
+}
+
+/// The geometric mean of a figure.
+fn mean_ratio(rows: &[&LabRow], name: &str) -> f64 {
+    let logs: Vec<f64> = rows.iter().filter_map(|row| Some(figure(row, name)?.value.ln())).collect();
+    (logs.iter().sum::<f64>() / logs.len() as f64).exp()
 }
 
 fn ratio(of: &LabFigure) -> String {
