@@ -123,7 +123,7 @@ impl TriedCell {
         let changes: Vec<f64> = self.rounds.iter().map(|(before, after)| (after / before).ln()).collect();
         let rounds = changes.len() as f64;
         let mean = changes.iter().sum::<f64>() / rounds;
-        // Resamples vary less than the mean does, as if all rounds but one were independent.
+        // Means of resamples of so few vary less than means of other rounds would.
         let scale = f64::sqrt(rounds / (rounds - 1.0)) / rounds;
         let off = |times: Vec<u32>| {
             times.iter().zip(&changes).map(|(times, by)| f64::from(*times) * (by - mean)).sum::<f64>()
@@ -233,7 +233,10 @@ impl LabAgreement {
         ];
         said.extend(self.tau.map(|tau| format!("Kendall's tau of predicted and measured changes: {tau:.2}.")));
         said.extend(self.exact_tau.map(|(median, [low, high])| {
-            format!("If each prediction were exactly right, it would be {median:.2} by the noise of the rounds ({low:.2} to {high:.2} in 90 of 100).")
+            format!(
+                "If each prediction were exactly right, it would be {median:.2} by the noise of the rounds ({low:.2} to {high:.2} in \
+                 90 of 100)."
+            )
         }));
         said.push(format!("Where nothing was changed, {} of {} seemed to change.", self.nulls[1], self.nulls[0]));
         if measured < changed {
