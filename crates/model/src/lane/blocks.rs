@@ -331,9 +331,10 @@ impl Division {
         parts.shift(on_cpu, TimePart::Undivided, block.unwoken);
         let slept = block.sleep_part.is_some();
         let poll = match (self.waited, self.limit) {
-            _ if recorded.no_polls => Some(Nanos::ZERO),
             // A poll is no longer than its limit, whether or not it succeeds.
             (_, Some(poll)) => Some(Nanos(poll.0.min(within.0))),
+            // KVM says nothing of this vCPU's polls: it has no limit of its own (KVM_CAP_HALT_POLL).
+            _ if recorded.no_polls => Some(Nanos::ZERO),
             (false, None) => (!self.is_told).then_some(within),
             (true, None) => recorded.polls.then_some(Nanos::ZERO),
         };

@@ -147,12 +147,12 @@ impl ThreadBlock {
         self.polled = Some(old.into());
     }
 
-    /// A halt of `ns` is over. `polls`: the host may poll.
+    /// A halt of `ns` is over. `polls`: KVM may have polled, if it said nothing since then.
     pub fn end_halt(&mut self, at: u64, ns: u64, waited: bool, polls: bool, spent: &mut Spent) {
         let ran = ns.min(at.saturating_sub(self.from)).saturating_sub(self.off);
         let poll = match (waited, self.polled) {
-            _ if !polls => 0,
             (false, Some(0)) => 0,
+            (false, None) if !polls => 0,
             (false, _) => ran,
             (true, old) => old.unwrap_or(0).min(ran),
         };

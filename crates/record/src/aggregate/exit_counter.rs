@@ -21,7 +21,7 @@ use std::collections::{BTreeSet, HashMap};
 pub struct Traits {
     /// `kvm_exit` never fires here, and `kvm_fpu` stands for entries.
     pub is_software: bool,
-    /// KVM may poll when a vCPU halts.
+    /// KVM may poll when a vCPU halts of which it has said nothing yet.
     pub polls: bool,
     /// The scheduler's events tell when threads of vCPUs have no CPU.
     pub switches: bool,
@@ -279,8 +279,9 @@ impl State {
                 let mut count = CountAndTime { count: 1, total: ns, ..CountAndTime::default() };
                 count.lengths.record(ns);
                 done.push((CountedKind::Halt { slept: waited, valid }, None, count));
+                let polls = self.poll.map_or(traits.polls, |window| window > 0);
                 let (block, spent) = self.in_hand();
-                block.end_halt(at, ns, waited, traits.polls, spent);
+                block.end_halt(at, ns, waited, polls, spent);
                 if traits.switches {
                     self.block.end_wait(at, ns, waited);
                 }
@@ -580,6 +581,26 @@ mod tests {
         let then = [woken(5_960, 660, true), (6_000, EventKind::Enter)];
         let found = account(false, &[&kicked[..], &stops, &then].concat());
         assert_eq!(found, (vec![("halted", 660), ("steal", 100), ("stopped", 4_940)], 300));
+    }
+
+    /// The setting may be another since it was read, or a VM may have a limit of its own (`KVM_CAP_HALT_POLL`).
+    #[test]
+    fn a_host_that_never_polls_polls_once_kvm_says_that_it_does() {
+        let poll = |at, new, old| (at, EventKind::HaltPoll { grow: true, new, old });
+        let halt = [(0, exit(CodeList::Vmx, 12)), woken(900, 800, false), (1_000, EventKind::Enter)];
+        let polling = |events: &[(u64, EventKind)]| {
+            let mut fold = Fold::new(Traits { polls: false, ..HARDWARE }, 4, 100);
+            for &(at, kind) in events {
+                fold.take(LANE, at, kind, VcpuId::UNKNOWN);
+            }
+            let counted = fold.read_all().counts;
+            counted.iter().map(|(_, count)| count.not_cost.get(TimePart::Polling).0).sum::<u64>()
+        };
+        let next = halt.map(|(at, kind)| (at + 2_000, kind));
+        assert_eq!(polling(&[halt, next].concat()), 0);
+        assert_eq!(polling(&[&halt[..], &[poll(1_500, 10_000, 0)], &next].concat()), 800, "its window is told");
+        assert_eq!(polling(&[&halt[..1], &[poll(890, 0, 10_000)], &halt[1..]].concat()), 800, "so is that it polled");
+        assert_eq!(polling(&[&halt[..], &[poll(1_500, 0, 10_000)], &next].concat()), 0, "it polls no more");
     }
 
     #[test]

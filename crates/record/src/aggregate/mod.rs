@@ -127,7 +127,8 @@ impl Aggregation {
         let is_software = sources.iter().any(|(_, _, role)| matches!(role, CountRole::RunEnter(_)));
         // On POWER's virtual cores, a thread's events are about any virtual CPU.
         let by_vcpu = sources.iter().any(|(tracepoint, ..)| tracepoint.name == "kvm_guest_exit");
-        // A host that never polls says so; whoever changes that while we count is told of a few polls too many or too few.
+        // A host that never polls says so; its vCPUs poll all the same once KVM tells of it. Whoever switches polling off while we
+        // count is told of a few polls too many.
         let polls = std::fs::read_to_string(HALT_POLL_NS).map_or(true, |text| text.trim() != "0");
         let traits = Traits { is_software, polls, switches: switches && !by_vcpu };
         let bpf = match (counting.without_bpf, by_vcpu) {

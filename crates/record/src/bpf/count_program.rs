@@ -695,11 +695,7 @@ impl Program<'_> {
         if traits.switches {
             self.end_wait(waited, !traits.is_software);
         }
-        if traits.polls {
-            self.find_poll(waited);
-        } else {
-            self.a.set(R3, 0);
-        }
+        self.find_poll(waited, traits.polls);
         self.spent_of(R2);
         self.was_in_run(waited);
         for (of, to) in [(None, POLLING), (Some(SLEPT), TOLD)] {
@@ -755,7 +751,7 @@ impl Program<'_> {
     }
 
     /// r3 = how much of the halt of LENGTH that ends at r0 was a poll
-    fn find_poll(&mut self, waited: FieldLocation) {
+    fn find_poll(&mut self, waited: FieldLocation, polls: bool) {
         let [less, slept, none, found] = [self.a.label(), self.a.label(), self.a.label(), self.a.label()];
         self.a.load(Width::Double, R1, STATE, FROM as i16);
         self.a.copy(R3, R0);
@@ -769,8 +765,14 @@ impl Program<'_> {
         self.field(R2, waited);
         self.a.load(Width::Double, R1, STATE, POLLED as i16);
         self.a.jump_unless(R2, 0, slept);
-        self.a.jump_unless(R1, 1, found);
-        self.a.jump(none);
+        self.a.jump_if(R1, 1, none);
+        self.a.jump_unless(R1, 0, found);
+        self.a.load(Width::Double, R1, STATE, POLL as i16);
+        self.a.jump_if(R1, 1, none);
+        if !polls {
+            self.a.jump_if(R1, 0, none);
+        }
+        self.a.jump(found);
         self.a.here(slept);
         self.a.jump_if(R1, 0, none);
         self.a.add(R1, -1);

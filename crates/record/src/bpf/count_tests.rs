@@ -286,6 +286,7 @@ fn programs_count_what_the_fold_counts_of_any_records() {
         ([&HARDWARE[..], &X86].concat(), HOST, CountingOptions::default()),
         ([&SOFTWARE[..], &X86].concat(), Traits { is_software: true, ..HOST }, CountingOptions::default()),
         (ARM64.to_vec(), Traits { polls: false, ..HOST }, CountingOptions::default()),
+        ([&HARDWARE[..], &X86].concat(), Traits { polls: false, ..HOST }, CountingOptions::default()),
         // Nothing here is several keys to programs and one to us, so that both run out of room at the same moment.
         ([&HARDWARE[..], &[USERSPACE_EXIT, WAKEUP, SWITCH]].concat(), HOST, narrow),
     ] {
