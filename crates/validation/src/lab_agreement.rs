@@ -128,7 +128,7 @@ impl TriedCell {
         let off = |times: Vec<u32>| {
             times.iter().zip(&changes).map(|(times, by)| f64::from(*times) * (by - mean)).sum::<f64>()
         };
-        bootstrap.draw(&[0..changes.len()]).into_iter().map(|times| off(times) * scale).collect()
+        bootstrap.draw(std::slice::from_ref(&(0..changes.len()))).into_iter().map(|times| off(times) * scale).collect()
     }
 
     /// Whether rounds tell its sign.

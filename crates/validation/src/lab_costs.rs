@@ -268,7 +268,7 @@ impl LabMachineCosts {
             granularity: 0.0,
             both_busy,
         };
-        machine.settle(&value)?;
+        machine.settle(value)?;
         let waits = value("sleep: beside")? - value("sleep: alone")?;
         let mut best = f64::INFINITY;
         for granularity in GRANULARITIES_NS {
@@ -279,7 +279,7 @@ impl LabMachineCosts {
             }
         }
         // Who is woken may take the CPU from whoever woke it, or not.
-        machine.settle(&value)?;
+        machine.settle(value)?;
         Ok(machine)
     }
 
