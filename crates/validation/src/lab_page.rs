@@ -138,7 +138,9 @@ mod tests {
             assert_eq!(rows.len(), cells.len());
             for (row, of) in rows.iter().zip(&predictions.cells) {
                 assert_eq!(row.labels, of.cell.labels());
-                assert_eq!(figure(row, "predicted").unwrap().value, of.times);
+                // A number that was read and written again may differ in its last digit.
+                let written = figure(row, "predicted").unwrap().value;
+                assert!((written / of.times - 1.0).abs() < 1e-12, "{written} {}", of.times);
             }
         }
     }
