@@ -113,14 +113,17 @@ pub struct TriedCell {
 impl TriedCell {
     /// The logarithm of how many times as much work was done after the change, and its 95 % interval.
     pub fn measured(&self) -> Option<(f64, (f64, f64))> {
-        let logs: Vec<(f64, f64)> = self.rounds.iter().map(|(before, after)| (before.ln(), after.ln())).collect();
-        let change = MeanChange::paired(&logs)?;
+        let change = MeanChange::paired(&self.logs())?;
         Some((change.by, change.interval(LEVEL))).filter(|of| of.0.is_finite())
+    }
+
+    fn logs(&self) -> Vec<(f64, f64)> {
+        self.rounds.iter().map(|(before, after)| (before.ln(), after.ln())).collect()
     }
 
     /// By what other such rounds would have measured another mean, for each resample of these; none of too few rounds.
     fn noise(&self, bootstrap: &mut Bootstrap) -> Vec<f64> {
-        let changes: Vec<f64> = self.rounds.iter().map(|(before, after)| (after / before).ln()).collect();
+        let changes: Vec<f64> = self.logs().iter().map(|(before, after)| after - before).collect();
         let rounds = changes.len() as f64;
         let mean = changes.iter().sum::<f64>() / rounds;
         // Means of resamples of so few vary less than means of other rounds would.

@@ -85,11 +85,12 @@ fn write_pass(pass: &Pass, out: &mut dyn Write) -> io::Result<()> {
         "\nHow many times as much work is done, the mean of each change's cells:\n\n\
          | change | cells | predicted | measured |\n| --- | ---: | ---: | ---: |"
     )?;
-    let change = |row: &LabRow| row.labels[0].clone();
-    let is_first = |at: usize| cells.rows[..at].iter().all(|before| change(before) != change(&cells.rows[at]));
-    for at in (0..cells.rows.len()).filter(|&at| is_first(at)) {
-        let change = change(&cells.rows[at]);
-        let rows: Vec<&LabRow> = cells.rows.iter().filter(|row| row.labels[0] == change).collect();
+    let changes: Vec<&str> = cells.rows.iter().map(|row| row.labels[0].as_str()).collect();
+    for (at, change) in changes.iter().enumerate() {
+        if changes[..at].contains(change) {
+            continue;
+        }
+        let rows: Vec<&LabRow> = cells.rows.iter().filter(|row| row.labels[0] == *change).collect();
         let [predicted, measured] = ["predicted", "measured"].map(|name| mean_ratio(&rows, name));
         writeln!(out, "| {change} | {} | {predicted:.2} | {measured:.2} |", rows.len())?;
     }
