@@ -241,7 +241,7 @@ mod tests {
         for at in (from..from + many).map(Moment::from_nanos) {
             let who = VcpuIdentity { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
             // As long as the moment is late.
-            let wakeup = Some(VcpuWakeup { length: Nanos(at.as_nanos()), waited: false, valid: true });
+            let wakeup = Some(VcpuWakeup { length: Nanos(at.as_nanos()), waited: false, valid: true, may_poll: true });
             let halt = Halt {
                 who,
                 begin: at,

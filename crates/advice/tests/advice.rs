@@ -220,7 +220,12 @@ fn halt(who: VcpuIdentity, begin: u64, gap: u64, back: u64, waited: bool, change
         begin: at(begin),
         asleep: waited.then_some(at(begin + 2 * US)),
         woken: waited.then_some(at(begin + gap)),
-        vcpu_wakeup: Some(VcpuWakeup { length: Nanos(if waited { gap + back } else { gap }), waited, valid: true }),
+        vcpu_wakeup: Some(VcpuWakeup {
+            length: Nanos(if waited { gap + back } else { gap }),
+            waited,
+            valid: true,
+            may_poll: true,
+        }),
         change,
         kicked: false,
         ipi: None,

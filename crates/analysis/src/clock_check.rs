@@ -78,7 +78,7 @@ mod tests {
 
     /// So many halts that KVM says are `ns` long, each with a whole.
     fn check(many: usize, ns: u64, whole: u64) -> ClockCheck {
-        of(many, VcpuWakeup { length: Nanos(ns), waited: true, valid: true }, whole)
+        of(many, VcpuWakeup { length: Nanos(ns), waited: true, valid: true, may_poll: true }, whole)
     }
 
     fn of(many: usize, wakeup: VcpuWakeup, whole: u64) -> ClockCheck {
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(check(19, 5_000_000, 9_000_000).instead_of(HZ), None);
         assert_eq!(check(99, 1_000_000, 9_000_000).compared, 0, "short");
         assert_eq!(check(99, 5_000_000, 5_000_000).compared, 0, "of no exit");
-        let poll = VcpuWakeup { length: Nanos(5_000_000), waited: false, valid: true };
+        let poll = VcpuWakeup { length: Nanos(5_000_000), waited: false, valid: true, may_poll: true };
         assert_eq!(of(99, poll, 9_000_000).compared, 0);
         // A thread that lost its CPU before it halted makes single halts longer.
         let mut mixed = check(20, 5_000_000, 5_012_000);

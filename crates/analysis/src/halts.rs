@@ -164,7 +164,7 @@ pub(crate) struct Poll {
 /// known to have been polled for.
 pub(crate) fn poll(halt: &Halt, last: Option<u32>) -> Option<Poll> {
     let wakeup = halt.vcpu_wakeup?;
-    let limit = poll_limit(wakeup.length, halt.change, last);
+    let limit = poll_limit(&wakeup, halt.change, last);
     let most = match (wakeup.waited, limit) {
         (_, Some(0)) | (true, None) => return None,
         (_, Some(limit)) => Nanos(u64::from(limit)),
@@ -211,7 +211,7 @@ impl HaltStats {
         let waits = if wakeup.waited { &mut self.blocked } else { &mut self.successful_polls };
         waits.absorb(halt);
         let lateness = if wakeup.waited { &mut self.late_slept } else { &mut self.late_caught };
-        let limit = poll_limit(wakeup.length, halt.change, last).map(|limit| Nanos(u64::from(limit)));
+        let limit = poll_limit(&wakeup, halt.change, last).map(|limit| Nanos(u64::from(limit)));
         if let Some(late) = limit.and_then(|limit| late(gap_of_kvm(halt, &wakeup), limit)) {
             lateness.record(late);
         }

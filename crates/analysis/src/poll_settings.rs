@@ -214,7 +214,7 @@ mod tests {
         let who = VcpuIdentity { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
         let mut settings = PollSettings::default();
         for &(length, grow, old, new) in halts {
-            let wakeup = VcpuWakeup { length: Nanos(length), waited: true, valid: true };
+            let wakeup = VcpuWakeup { length: Nanos(length), waited: true, valid: true, may_poll: true };
             settings.absorb(who, &wakeup, Some(PollChange { grow, new, old }));
         }
         settings
@@ -353,7 +353,7 @@ mod tests {
     fn a_wake_up_that_nothing_came_of_shrinks_polls_of_any_length() {
         let who = VcpuIdentity { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
         let mut settings = PollSettings::default();
-        let wakeup = VcpuWakeup { length: Nanos(700), waited: true, valid: false };
+        let wakeup = VcpuWakeup { length: Nanos(700), waited: true, valid: false, may_poll: true };
         settings.absorb(who, &wakeup, Some(PollChange { grow: false, new: 40_000, old: 80_000 }));
         assert_eq!((settings.bounds(), settings.shrink, settings.changes), ((0, None), ObservedValue::One(2), 1));
         assert_eq!(settings.poll_of(who), Some(40_000));

@@ -250,7 +250,7 @@ fn any_halt() -> impl Strategy<Value = Halt> {
                 begin: moment(at),
                 asleep: (waited && seen).then_some(moment(at)),
                 woken: (waited && seen).then_some(moment(at + woken.min(length))),
-                vcpu_wakeup: told.then_some(VcpuWakeup { length: Nanos(length), waited, valid: true }),
+                vcpu_wakeup: told.then_some(VcpuWakeup { length: Nanos(length), waited, valid: true, may_poll: true }),
                 change: change.map(|(grow, new, old)| PollChange { grow, new, old }),
                 kicked: woken % 3 == 0,
                 ipi: None,

@@ -1,6 +1,6 @@
 //! Halts at the bounds of what polls catch, and polls that failed.
 
-use exitscope_analysis::replay::{HaltOutcome, HaltPolicy, HaltReplay};
+use exitscope_analysis::replay::{HaltNumbering, HaltOutcome, HaltPolicy, HaltReplay};
 use exitscope_analysis::{Halts, RecordedHaltPolling};
 use exitscope_model::{Halt, PollChange, TraceInfo, VcpuIdentity, VcpuWakeup};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
@@ -15,7 +15,7 @@ fn slept(gap: u64, length: u64) -> Halt {
         begin: at(0),
         asleep: Some(at(0)),
         woken: Some(at(gap)),
-        vcpu_wakeup: Some(VcpuWakeup { length: Nanos(length), waited: true, valid: true }),
+        vcpu_wakeup: Some(VcpuWakeup { length: Nanos(length), waited: true, valid: true, may_poll: true }),
         change: None,
         kicked: false,
         ipi: None,
@@ -114,11 +114,38 @@ fn a_failed_poll_took_no_longer_than_there_was_time_before_the_thread_slept() {
     }
 }
 
+/// KVM looks once for an event before it lets the thread sleep (kvm_vcpu_halt: kvm_vcpu_block after no poll).
+#[test]
+fn a_host_that_does_not_poll_finds_events_pending_and_no_poll_does() {
+    let halt = |waited, may_poll, change| {
+        let wakeup = VcpuWakeup { length: Nanos(3 * US), waited, valid: true, may_poll };
+        Halt { vcpu_wakeup: Some(wakeup), change, ..slept(3 * US, 3 * US) }
+    };
+    let polls = |halts: &[Halt]| {
+        let mut facts = Halts::default();
+        halts.iter().for_each(|halt| facts.absorb(halt));
+        let all = facts.all();
+        assert_eq!(all.successful_polls.gaps.count, 1, "it did not sleep all the same");
+        let mut replay = HaltNumbering::default();
+        let recorded = replay.recorded(&halts[halts.len() - 1]);
+        (all.hits, all.misses, all.poll_hit + all.poll_miss, recorded.polled())
+    };
+    assert_eq!(polls(&[halt(false, true, None)]), (1, 0, 3 * US, Some((Nanos(3 * US), true))));
+    assert_eq!(polls(&[halt(false, false, None)]), (0, 0, 0, Some((Nanos::ZERO, false))));
+    // Nor did it before its thread slept.
+    let late = Halt { asleep: Some(after(slept(0, 0).begin, 2 * US)), ..halt(true, false, None) };
+    assert_eq!(polls(&[halt(false, false, None), late]), (0, 0, 0, Some((Nanos::ZERO, false))));
+    // A VM with a limit of its own, of which KVM tells.
+    let own = Some(PollChange { grow: true, new: 10_000, old: 2_000 });
+    assert_eq!(polls(&[halt(false, false, own)]), (1, 0, 2 * US, Some((Nanos(2 * US), true))));
+}
+
 /// A halt that the poll would have caught, had nobody else wanted the CPU, changes no poll (kvm_vcpu_halt: `halt_ns <=
 /// vcpu->halt_poll_ns`): the poll is as the last change left it.
 #[test]
 fn polls_that_kvm_did_not_change_are_counted_from_the_last_change() {
-    let told = |length: u64, waited| Some(VcpuWakeup { length: Nanos(length * US), waited, valid: true });
+    let told =
+        |length: u64, waited| Some(VcpuWakeup { length: Nanos(length * US), waited, valid: true, may_poll: true });
     let grown = Halt { change: Some(PollChange { grow: true, new: 80_000, old: 0 }), ..slept(15 * US, 20 * US) };
     let cut_short = Halt { asleep: Some(Moment::from_nanos(1_000_000 * US + 7 * US)), ..slept(30 * US, 50 * US) };
     let caught = Halt { vcpu_wakeup: told(30, false), asleep: None, woken: None, ..slept(30 * US, 30 * US) };
@@ -196,7 +223,7 @@ fn the_time_before_the_sleep_begins_with_kvms_halt_and_not_with_the_exit() {
     let whole = slept(400 * US, 500 * US);
     let halt = Halt {
         // KVM's halt begins 30 us after the exit.
-        vcpu_wakeup: Some(VcpuWakeup { length: Nanos(470 * US), waited: true, valid: true }),
+        vcpu_wakeup: Some(VcpuWakeup { length: Nanos(470 * US), waited: true, valid: true, may_poll: true }),
         asleep: Some(Moment::from_nanos(1_000_000 * US + 40 * US)),
         change: Some(PollChange { grow: false, new: 0, old: 50_000 }),
         ..whole

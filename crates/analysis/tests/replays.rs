@@ -41,7 +41,7 @@ fn halt(second: u64, told: Option<bool>, [woken, end, entered]: [u64; 3]) -> Hal
         begin: after(0),
         asleep: (told == Some(true)).then_some(after(1)),
         woken: slept.then_some(after(woken)),
-        vcpu_wakeup: told.map(|waited| VcpuWakeup { length: Nanos(end * US), waited, valid: true }),
+        vcpu_wakeup: told.map(|waited| VcpuWakeup { length: Nanos(end * US), waited, valid: true, may_poll: true }),
         change: None,
         kicked: false,
         ipi: None,
@@ -159,7 +159,7 @@ fn polls_are_each_vcpus_own_and_settings_each_vms() {
     assert_eq!((outcome.halts, outcome.caught, outcome.polling), (6, 3, 180 * US));
     // Of VM 2 it is known that it polls for 75 us at most, so that its vCPU never polls for 80.
     let change = |grow, old, new| Some(PollChange { grow, new, old });
-    let told = |length: u64| Some(VcpuWakeup { length: Nanos(length * US), waited: true, valid: true });
+    let told = |length: u64| Some(VcpuWakeup { length: Nanos(length * US), waited: true, valid: true, may_poll: true });
     let cut = [
         Halt { change: change(true, 70_000, 140_000), vcpu_wakeup: told(72), ..c[0] },
         Halt { change: change(false, 75_000, 0), vcpu_wakeup: told(90), ..c[1] },
@@ -216,7 +216,7 @@ fn a_halt_taken_over_from_another_reading_is_of_the_same_vcpu() {
 #[test]
 fn decisions_are_compared_one_by_one_and_what_was_not_foreseen_spoils_no_other() {
     let told = |second, length: u64, change: Option<(bool, u32, u32)>| Halt {
-        vcpu_wakeup: Some(VcpuWakeup { length: Nanos(length), waited: true, valid: true }),
+        vcpu_wakeup: Some(VcpuWakeup { length: Nanos(length), waited: true, valid: true, may_poll: true }),
         change: change.map(|(grow, old, new)| PollChange { grow, new, old }),
         ..halt(second, Some(true), [1, 2, 3])
     };

@@ -33,7 +33,12 @@ fn halt(vcpu: u32, times: [u64; 3], wakeup: Option<(u64, bool)>, sleep: Option<(
         begin: at(begin),
         asleep: sleep.map(|sleep| at(sleep.0)),
         woken: sleep.map(|sleep| at(sleep.1)),
-        vcpu_wakeup: wakeup.map(|(length, waited)| VcpuWakeup { length: Nanos(length), waited, valid: true }),
+        vcpu_wakeup: wakeup.map(|(length, waited)| VcpuWakeup {
+            length: Nanos(length),
+            waited,
+            valid: true,
+            may_poll: true,
+        }),
         change: None,
         kicked: false,
         ipi: None,

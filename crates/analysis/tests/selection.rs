@@ -135,7 +135,7 @@ fn what_is_of_no_exit_is_cut_by_the_window_as_well() {
         begin: at(begin),
         asleep: None,
         woken: None,
-        vcpu_wakeup: Some(VcpuWakeup { length: Nanos(10), waited: false, valid: true }),
+        vcpu_wakeup: Some(VcpuWakeup { length: Nanos(10), waited: false, valid: true, may_poll: true }),
         change: None,
         kicked: false,
         ipi: None,

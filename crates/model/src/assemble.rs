@@ -325,7 +325,8 @@ impl Assembler {
                 self.find(event)
             }
             EventKind::HaltEnd { ns, waited, valid } if self.lanes_by_vcpu => {
-                self.vcore_halt(event, VcpuWakeup { length: Nanos(ns), waited, valid });
+                let may_poll = !self.recorded.no_polls;
+                self.vcore_halt(event, VcpuWakeup { length: Nanos(ns), waited, valid, may_poll });
                 return ledger.count(LedgerLine::OutsideExit);
             }
             EventKind::RunEnter | EventKind::Fpu { load: true } => {

@@ -47,15 +47,19 @@ pub struct VcpuWakeup {
     pub waited: bool,
     /// Whether the wake-up was for something.
     pub valid: bool,
+    /// Whether KVM may have polled, where it has said nothing of this vCPU's polls: the host's `halt_poll_ns` is not 0.
+    pub may_poll: bool,
 }
 
-/// The longest that KVM would have polled in a halt of this length, in nanoseconds, if the recording says: when it changes a poll,
-/// it says how long it was, and it is as the vCPU's `last` change left it otherwise.
+/// The longest that KVM would have polled in such a halt, in nanoseconds, if the recording says: when it changes a poll, it says
+/// how long it was, and it is as the vCPU's `last` change left it otherwise. A vCPU of which it has told no change has no limit of
+/// its own (`KVM_CAP_HALT_POLL`), and polls as the host does.
 ///
 /// A halt longer than the poll always changes it, or makes a poll of zero stay zero (`kvm_vcpu_halt` of `virt/kvm/kvm_main.c`),
 /// unless polling is off: `None` then, too.
-pub fn poll_limit(length: Nanos, change: Option<PollChange>, last: Option<u32>) -> Option<u32> {
-    let unchanged = || last.filter(|last| *last == 0 || length.0 <= u64::from(*last));
+pub fn poll_limit(wakeup: &VcpuWakeup, change: Option<PollChange>, last: Option<u32>) -> Option<u32> {
+    let last = last.or((!wakeup.may_poll).then_some(0));
+    let unchanged = || last.filter(|last| *last == 0 || wakeup.length.0 <= u64::from(*last));
     change.map(|change| change.old).or_else(unchanged)
 }
 
@@ -186,13 +190,28 @@ mod tests {
     }
 
     fn wakeup(length: u64, waited: bool) -> VcpuWakeup {
-        VcpuWakeup { length: Nanos(length), waited, valid: true }
+        VcpuWakeup { length: Nanos(length), waited, valid: true, may_poll: true }
     }
 
     /// What is known of a halt, but for whose it is: begin, asleep, woken, end, entered.
     fn moments(halt: &Halt) -> [Option<u64>; 5] {
         let moments = [Some(halt.begin), halt.asleep, halt.woken, Some(halt.end), halt.entered];
         moments.map(|moment| moment.map(Moment::as_nanos))
+    }
+
+    #[test]
+    fn a_halt_was_polled_for_as_kvm_last_said_and_else_as_the_host_does() {
+        let limit = |may_poll, change: Option<(u32, u32)>, last| {
+            let change = change.map(|(old, new)| PollChange { grow: new > old, new, old });
+            poll_limit(&VcpuWakeup { may_poll, ..wakeup(80, false) }, change, last)
+        };
+        for may_poll in [true, false] {
+            assert_eq!(limit(may_poll, Some((50, 0)), Some(90)), Some(50), "the change says how long it was");
+            assert_eq!(limit(may_poll, None, Some(80)), Some(80));
+            assert_eq!(limit(may_poll, None, Some(79)), None, "it would have changed");
+            assert_eq!(limit(may_poll, None, Some(0)), Some(0));
+        }
+        assert_eq!((limit(true, None, None), limit(false, None, None)), (None, Some(0)));
     }
 
     #[test]

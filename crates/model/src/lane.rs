@@ -222,13 +222,10 @@ impl Lane {
                 }
             }
             EventKind::HaltEnd { ns, waited, valid } => {
-                self.halt.vcpu_wakeup(
-                    event.at,
-                    self.who,
-                    VcpuWakeup { length: Nanos(ns), waited, valid },
-                    &mut beside.halts,
-                );
-                self.end_block(event, Nanos(ns), waited, rows, beside, ledger);
+                let may_poll = !self.recorded.no_polls;
+                let wakeup = VcpuWakeup { length: Nanos(ns), waited, valid, may_poll };
+                self.halt.vcpu_wakeup(event.at, self.who, wakeup, &mut beside.halts);
+                self.end_block(event, &wakeup, rows, beside, ledger);
             }
             EventKind::Inject { vector } => {
                 if let Some(exit) = &mut self.open {

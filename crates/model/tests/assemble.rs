@@ -969,7 +969,7 @@ fn on_powerpc_a_virtual_core_halts_and_its_thread_is_of_the_vcpu_that_a_hint_nam
         begin: Moment::from_nanos(1_800),
         asleep: None,
         woken: None,
-        vcpu_wakeup: Some(VcpuWakeup { length: Nanos(700), waited: true, valid: false }),
+        vcpu_wakeup: Some(VcpuWakeup { length: Nanos(700), waited: true, valid: false, may_poll: true }),
         change: None,
         kicked: false,
         ipi: None,
@@ -977,6 +977,26 @@ fn on_powerpc_a_virtual_core_halts_and_its_thread_is_of_the_vcpu_that_a_hint_nam
         entered: None,
     };
     assert_eq!(assembler.halts(), [halt]);
+}
+
+#[test]
+fn a_halt_says_whether_its_host_polls_at_all() {
+    let may_poll = |events: &[Event], value: &str| {
+        let mut info = TraceInfo::default();
+        info.settings.push(HostSetting::new("kvm", "halt_poll_ns", value));
+        let (assembler, ..) = pushed(Assembler::of(&info), events);
+        let [halt] = assembler.halts() else { panic!("{:?}", assembler.halts()) };
+        halt.vcpu_wakeup.unwrap().may_poll
+    };
+    let halt = |code| {
+        let exit = EventKind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 };
+        let woken = EventKind::HaltEnd { ns: 700, waited: false, valid: true };
+        [event(1_000, 77, exit), event(1_900, 77, woken), event(2_000, 77, EventKind::Enter)]
+    };
+    let powerpc = [trap(1_000, VcpuId(4)), halt(HLT)[1]];
+    for events in [&halt(HLT)[..], &powerpc] {
+        assert_eq!(["0", "0\n", "1"].map(|value| may_poll(events, value)), [false, false, true]);
+    }
 }
 
 #[test]

@@ -82,8 +82,12 @@ mod tests {
                     tid: Tid((number % 6) as u32),
                 };
                 // Now and then something is pending, and KVM tells of no halt.
-                let told =
-                    (number % 13 != 5).then_some(VcpuWakeup { length: Nanos(gap), waited, valid: number % 7 != 0 });
+                let told = (number % 13 != 5).then_some(VcpuWakeup {
+                    length: Nanos(gap),
+                    waited,
+                    valid: number % 7 != 0,
+                    may_poll: true,
+                });
                 let (asleep, woken) = (waited.then(|| moment(150_000)), waited.then(|| moment(gap - 9_000)));
                 let (end, entered) = (moment(gap), Some(moment(gap + 2_000)));
                 let (change, kicked, ipi) = (None, false, None);

@@ -739,7 +739,7 @@ mod tests {
                 begin: at(2_000),
                 asleep: Some(at(3_000)),
                 woken: Some(at(30_000)),
-                vcpu_wakeup: Some(VcpuWakeup { length: Nanos(31_000), waited: true, valid: true }),
+                vcpu_wakeup: Some(VcpuWakeup { length: Nanos(31_000), waited: true, valid: true, may_poll: true }),
                 change: None,
                 kicked: false,
                 ipi: None,

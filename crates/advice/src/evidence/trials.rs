@@ -188,7 +188,7 @@ impl HaltTotals {
     fn of(replay: &HaltReplay) -> HaltTotals {
         let outcome = &replay.outcome;
         HaltTotals {
-            successful_polls: outcome.caught,
+            successful_polls: outcome.hits,
             polling: outcome.polling,
             missed: outcome.polling_missed,
             latency: outcome.latencies.sum,
@@ -595,7 +595,12 @@ mod tests {
             .map(|number| {
                 let at = |after| Moment::from_nanos(number * 5_000_000 + after);
                 let gap = 1_000 << (number % 11);
-                let wakeup = Some(VcpuWakeup { length: Nanos(gap), waited: gap > 150_000, valid: number % 7 != 0 });
+                let wakeup = Some(VcpuWakeup {
+                    length: Nanos(gap),
+                    waited: gap > 150_000,
+                    valid: number % 7 != 0,
+                    may_poll: true,
+                });
                 let (asleep, woken, change) = (Some(at(gap / 2)), Some(at(gap)), None);
                 let (end, entered) = (at(gap), Some(at(gap + 2_000)));
                 let (who, kicked, ipi, begin) = (vcpu(0), false, None, at(0));
@@ -680,7 +685,7 @@ mod tests {
             begin: at(begin),
             asleep: (!is_caught).then_some(at(begin + 9_000)),
             woken: (!is_caught).then_some(at(begin + gap)),
-            vcpu_wakeup: Some(VcpuWakeup { length: Nanos(length), waited: !is_caught, valid: true }),
+            vcpu_wakeup: Some(VcpuWakeup { length: Nanos(length), waited: !is_caught, valid: true, may_poll: true }),
             change: (!is_caught).then_some(change),
             kicked: false,
             ipi: None,

@@ -1842,7 +1842,8 @@ mod tests {
             let parts = spent(TimePart::Kernel, 20 * US);
             input.absorb(&Exit { parts, guest: Nanos(480 * US), ..exit(vcpu(0), at, code) });
             if number <= blocked {
-                let wakeup = wakeup.then_some(VcpuWakeup { length: Nanos(15 * US), waited: true, valid: true });
+                let wakeup =
+                    wakeup.then_some(VcpuWakeup { length: Nanos(15 * US), waited: true, valid: true, may_poll: true });
                 let begin = Moment::from_nanos(at);
                 let end = Moment::from_nanos(at + 15 * US);
                 let (asleep, woken, entered) = (Some(begin), None, None);

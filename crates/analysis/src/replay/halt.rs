@@ -366,7 +366,7 @@ impl RecordedHalt {
         let length = halt.vcpu_wakeup.map_or(whole, |wakeup| wakeup.length);
         let slept = halt.vcpu_wakeup.is_none_or(|wakeup| wakeup.waited);
         let gap = halt.vcpu_wakeup.map_or(gap_from_exit, |wakeup| gap_of_kvm(halt, &wakeup));
-        let limit = halt.vcpu_wakeup.and_then(|wakeup| poll_limit(wakeup.length, halt.change, before.poll));
+        let limit = halt.vcpu_wakeup.and_then(|wakeup| poll_limit(&wakeup, halt.change, before.poll));
         let uncatchable = slept && limit.is_some_and(|limit| limit > 0 && u64::from(limit) >= gap.0);
         // Where KVM has not said yet how long it polls, it polled until the thread slept at most.
         let unsaid = || {
@@ -414,7 +414,7 @@ impl RecordedHalt {
 
     /// How long KVM polled, if it said anything of this halt, and whether that ended it.
     pub fn polled(&self) -> Option<(Nanos, bool)> {
-        self.has_wakeups.then_some((Nanos(self.polled.into()), !self.slept))
+        self.has_wakeups.then_some((Nanos(self.polled.into()), !self.slept && self.limit != 0))
     }
 
     /// How long the halt lasted as KVM measures it.
@@ -452,7 +452,7 @@ mod tests {
                     begin: at(begin),
                     asleep: Some(at(begin)),
                     woken: Some(at(begin + 50 * US)),
-                    vcpu_wakeup: Some(VcpuWakeup { length: Nanos(70 * US), waited: true, valid: true }),
+                    vcpu_wakeup: Some(VcpuWakeup { length: Nanos(70 * US), waited: true, valid: true, may_poll: true }),
                     change: None,
                     kicked: false,
                     ipi: None,
@@ -499,7 +499,7 @@ mod tests {
             .map(|gap| {
                 at += 2_000 * US;
                 let moment = |after| Moment::from_nanos(at + after * US);
-                let wakeup = VcpuWakeup { length: Nanos((gap + 20) * US), waited: true, valid: true };
+                let wakeup = VcpuWakeup { length: Nanos((gap + 20) * US), waited: true, valid: true, may_poll: true };
                 let (asleep, woken, entered) = (Some(moment(0)), Some(moment(*gap)), Some(moment(gap + 25)));
                 Halt {
                     begin: moment(0),
@@ -562,7 +562,8 @@ mod tests {
     fn what_a_halt_says_of_its_poll_is_what_kvm_last_said() {
         let change = |old, new| Some(exitscope_model::PollChange { grow: true, new, old });
         let [first, second, third] = slept()[..3] else { unreachable!() };
-        let wakeup = |length: u64, waited| Some(VcpuWakeup { length: Nanos(length * US), waited, valid: true });
+        let wakeup =
+            |length: u64, waited| Some(VcpuWakeup { length: Nanos(length * US), waited, valid: true, may_poll: true });
         // Its thread slept 30 us after it halted; KVM polls for 40 us from now on.
         let cut = Halt {
             change: change(20_000, 40_000),

@@ -16,7 +16,8 @@ use super::{BesideRows, Lane, LanePosition, LaneRunState};
 use crate::codes::KVM_EXIT_HLT;
 use crate::halt::poll_limit;
 use crate::{
-    Event, EventKind, Exit, ExitParts, ExitPhase, ExitSink, Handler, Ledger, LedgerLine, Parts, PhaseBoundary, TimePart,
+    Event, EventKind, Exit, ExitParts, ExitPhase, ExitSink, Handler, Ledger, LedgerLine, Parts, PhaseBoundary,
+    TimePart, VcpuWakeup,
 };
 use exitscope_units::{Moment, Nanos};
 
@@ -179,24 +180,24 @@ impl Lane {
         (self.state, self.hidden) = (LanePosition::Unknown, true);
     }
 
-    /// KVM tells that a halt of `ns` is over.
+    /// KVM tells that a halt is over.
     #[inline(never)]
     pub(super) fn end_block(
         &mut self,
         event: &Event,
-        ns: Nanos,
-        waited: bool,
+        wakeup: &VcpuWakeup,
         rows: &mut impl ExitSink,
         beside: &mut BesideRows,
         ledger: &mut Ledger,
     ) {
+        let VcpuWakeup { length: ns, waited, .. } = *wakeup;
         self.account(event.at);
         self.go(self.step);
         if self.state == LanePosition::UserSpace {
             self.was_in_run(ns, ledger);
         }
         let change = self.halt.ended_change();
-        let limit = poll_limit(ns, change, self.poll).map(|poll| Nanos(poll.into()));
+        let limit = poll_limit(wakeup, change, self.poll).map(|poll| Nanos(poll.into()));
         let is_told = self.poll.is_some();
         self.poll = change.map(|change| change.new).or(self.poll);
         let (recorded, block, at) = (self.recorded, self.block, self.since);
@@ -333,8 +334,6 @@ impl Division {
         let poll = match (self.waited, self.limit) {
             // A poll is no longer than its limit, whether or not it succeeds.
             (_, Some(poll)) => Some(Nanos(poll.0.min(within.0))),
-            // KVM says nothing of this vCPU's polls: it has no limit of its own (KVM_CAP_HALT_POLL).
-            _ if recorded.no_polls => Some(Nanos::ZERO),
             (false, None) => (!self.is_told).then_some(within),
             (true, None) => recorded.polls.then_some(Nanos::ZERO),
         };

@@ -113,7 +113,8 @@ mod tests {
             for (sleeps, latency) in [(50 * US, short), (5_000 * US, long)] {
                 let begin = number * 10_000 * US;
                 let at = |after: u64| Moment::from_nanos(begin + after);
-                let wakeup = Some(VcpuWakeup { length: Nanos(sleeps + latency), waited: true, valid: true });
+                let wakeup =
+                    Some(VcpuWakeup { length: Nanos(sleeps + latency), waited: true, valid: true, may_poll: true });
                 let (asleep, woken, entered) = (Some(at(0)), Some(at(sleeps)), Some(at(sleeps + latency)));
                 let (change, kicked, ipi, end) = (None, false, None, at(sleeps + latency));
                 input.facts.halts.absorb(&Halt {

@@ -455,7 +455,12 @@ mod tests {
                         begin: at(begin),
                         asleep: Some(at(begin + polled)),
                         woken: (number > self.inexact).then_some(at(begin + gap)),
-                        vcpu_wakeup: Some(VcpuWakeup { length: Nanos(gap + back), waited: true, valid: true }),
+                        vcpu_wakeup: Some(VcpuWakeup {
+                            length: Nanos(gap + back),
+                            waited: true,
+                            valid: true,
+                            may_poll: true,
+                        }),
                         change,
                         kicked: false,
                         ipi: None,
