@@ -4947,12 +4947,13 @@ export interface PredictionRow {
    */
   low: number;
   /**
-   * What became of it: `held` if the mean is within its interval; `more` or `less` if the interval of what was measured is
-   * beyond it; `perhaps_more` or `perhaps_less` if only the mean is. Absent of trials of earlier versions.
+   * What became of it, carried over to what was measured to be in force: `held` if the mean is within its interval; `more` or
+   * `less` if the interval of what was measured is beyond it, too; `perhaps_more` or `perhaps_less` if only the mean is. Absent of
+   * trials of earlier versions, which did not carry it over.
    */
   outcome?: "held" | "more" | "less" | "perhaps_more" | "perhaps_less";
   /**
-   * The value that was predicted with this setting.
+   * The value that was predicted with this setting, if as much is in force as was recorded, as are its bounds.
    */
   with: number;
 }

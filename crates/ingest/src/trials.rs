@@ -89,6 +89,10 @@ fn effect_row(setting: &TriedSettingRow, ruling: &str, decides: bool, of: &Trial
         decides,
         means: [of.in_force, of.with],
         change_percent: [of.change_percent, of.low_percent, of.high_percent],
-        predicted: of.predicted.as_ref().map(|of| [of.in_force, of.with, of.low, of.high]),
+        predicted: of
+            .predicted
+            .as_ref()
+            .zip(of.foreseen())
+            .map(|(recorded, of)| [recorded.in_force, of.with, of.interval.0, of.interval.1]),
     }
 }

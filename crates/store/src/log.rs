@@ -139,7 +139,8 @@ pub struct StoredEffectRow {
     pub means: [Option<f64>; 2],
     /// The change in per cent of the value in force, with its interval.
     pub change_percent: [Option<f64>; 3],
-    /// The two means as predicted, and the interval of the second; none if nothing was.
+    /// What is in force as it was recorded, what was predicted of the value in force that was measured, and its interval; none if
+    /// nothing was.
     pub predicted: Option<[f64; 4]>,
 }
 

@@ -39,6 +39,7 @@ mod abort;
 mod could_find;
 mod metric;
 mod plan;
+mod prediction;
 mod sensitivity;
 mod trial;
 mod turns;
@@ -48,9 +49,8 @@ pub use abort::{AbortLimit, AbortLimitError};
 pub use could_find::{CouldFind, CouldFindList};
 pub use metric::{Better, MetricUnit, TrialMetric};
 pub use plan::{MAX_SETTINGS, TrialLengths, TrialPlan, TrialPlanError, TrialTurn};
+pub use prediction::{Prediction, PredictionOutcome};
 pub use sensitivity::{SlopeFinding, SlopeRuling};
 pub use trial::{BlockChange, HostTrial, TrialRules, TurnValuesError};
 pub use turns::{TurnError, TurnHost, run_turns};
-pub use verdict::{
-    MetricEffect, Prediction, PredictionOutcome, RelativeChange, SettingVerdict, TrialEnd, TrialRuling, TrialVerdict,
-};
+pub use verdict::{MetricEffect, RelativeChange, SettingVerdict, TrialEnd, TrialRuling, TrialVerdict};

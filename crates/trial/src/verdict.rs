@@ -1,6 +1,6 @@
 //! What a trial found, as plain data, and as text.
 
-use crate::{MetricUnit, SlopeFinding, SlopeRuling, TrialMetric};
+use crate::{MetricUnit, Prediction, PredictionOutcome, SlopeFinding, SlopeRuling, TrialMetric};
 use exitscope_units::Nanos;
 use std::fmt;
 
@@ -107,32 +107,6 @@ pub struct MetricEffect {
     pub predicted: Option<Prediction>,
 }
 
-/// What a metric was predicted to come to, in its unit.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Prediction {
-    /// With the setting in force, as it was before the trial.
-    pub in_force: f64,
-    /// With the other setting.
-    pub with: f64,
-    /// Bounds of the interval of `with`.
-    pub interval: (f64, f64),
-}
-
-/// What became of a prediction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PredictionOutcome {
-    /// The mean is within the interval that was predicted.
-    Held,
-    /// The interval of what was measured is above the one that was predicted.
-    More,
-    /// It is below.
-    Less,
-    /// The mean is above what was predicted, but its interval is not, or it has none.
-    PerhapsMore,
-    /// The mean is below what was predicted, but its interval is not, or it has none.
-    PerhapsLess,
-}
-
 /// A change in per cent of the value in force.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RelativeChange {
@@ -176,22 +150,19 @@ impl MetricEffect {
         (in_force > 0.0).then(|| (with / in_force - 1.0) * 100.0)
     }
 
-    /// What became of the prediction; `None` if nothing was predicted or measured.
-    pub fn outcome(&self) -> Option<PredictionOutcome> {
-        let (with, Prediction { interval: (low, high), .. }) = (self.with?, self.predicted?);
-        // What the setting makes of the value in force.
-        let bound = |percent: f64| self.in_force.map(|in_force| in_force * (1.0 + percent / 100.0));
-        let interval = self.change.and_then(|change| change.interval);
-        let least = interval.and_then(|(least, _)| bound(least));
-        let most = interval.and_then(|(_, most)| bound(most));
-        let is_certain = |is: bool| is && self.in_force.is_some_and(|in_force| in_force > 0.0);
-        Some(match with {
-            _ if (low..=high).contains(&with) => PredictionOutcome::Held,
-            _ if with > high && is_certain(least.is_some_and(|least| least > high)) => PredictionOutcome::More,
-            _ if with > high => PredictionOutcome::PerhapsMore,
-            _ if is_certain(most.is_some_and(|most| most < low)) => PredictionOutcome::Less,
-            _ => PredictionOutcome::PerhapsLess,
-        })
+    /// The interval of the mean with this setting: that in force, changed by the bounds of the change within blocks; each `None` of
+    /// none, or where what is in force is 0.
+    pub fn bounds(&self) -> (Option<f64>, Option<f64>) {
+        let interval = self.change.and_then(|change| change.interval).unzip();
+        let of = |percent: Option<f64>| Some(self.in_force.filter(|value| *value > 0.0)? * (1.0 + percent? / 100.0));
+        (of(interval.0), of(interval.1))
+    }
+
+    /// The prediction, of the value in force as it was measured, and what became of it; `None` if nothing was predicted or measured.
+    pub fn foreseen(&self) -> Option<(Prediction, PredictionOutcome)> {
+        let (in_force, with) = self.in_force.zip(self.with)?;
+        let prediction = self.predicted?.of_in_force(in_force, self.metric.unit);
+        Some((prediction, prediction.outcome(with, self.bounds())))
     }
 }
 
@@ -268,18 +239,6 @@ impl fmt::Display for TrialRuling {
     }
 }
 
-impl fmt::Display for PredictionOutcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            PredictionOutcome::Held => "held: measured within it",
-            PredictionOutcome::More => "missed: measured more than predicted",
-            PredictionOutcome::Less => "missed: measured less than predicted",
-            PredictionOutcome::PerhapsMore => "is open: measured more than predicted, but not certainly",
-            PredictionOutcome::PerhapsLess => "is open: measured less than predicted, but not certainly",
-        })
-    }
-}
-
 /// Lines of a verdict: the means with their change, the change within blocks, which is what decides, and what became of a
 /// prediction.
 impl fmt::Display for MetricEffect {
@@ -294,11 +253,11 @@ impl fmt::Display for MetricEffect {
             write!(f, "; within blocks {change}")?;
         }
         writeln!(f)?;
-        if let Some((Prediction { in_force, with, interval: (low, high) }, outcome)) =
-            self.predicted.zip(self.outcome())
-        {
-            let [in_force, with, low, high] = [in_force, with, low, high].map(text);
-            writeln!(f, "    the prediction ({in_force} to {with}, {low} to {high}) {outcome}")?;
+        if let Some(((foreseen, outcome), recorded)) = self.foreseen().zip(self.predicted) {
+            let (low, high) = foreseen.interval;
+            let [with, low, high] = [foreseen.with, low, high].map(text);
+            let (was, then) = (text(recorded.in_force), text(recorded.with));
+            writeln!(f, "    predicted {with} ({low} to {high}; as recorded {was} to {then}): {outcome}")?;
         }
         Ok(())
     }
@@ -344,34 +303,27 @@ mod tests {
     }
 
     #[test]
-    fn a_prediction_is_judged_by_both_intervals() {
-        // Measured: 100 to 120, and within blocks to between 110 and 130.
-        let outcome = |in_force, interval, predicted| {
+    fn a_prediction_is_judged_by_what_is_certain_of_the_mean() {
+        // 100 to 120, within blocks between 110 and 130; predicted of 50 that it would double.
+        let effect = |in_force, interval, high| {
             let metric = TrialMetric { name: "exits".to_string(), unit: MetricUnit::PerSecond, better: Better::Lower };
             let change = Some(RelativeChange { percent: 20.0, interval });
-            let predicted = Some(Prediction { in_force: 90.0, with: 100.0, interval: predicted });
-            MetricEffect { metric, in_force: Some(in_force), with: Some(120.0), change, predicted }.outcome().unwrap()
+            let predicted = Some(Prediction { in_force: 50.0, with: 40.0, interval: (39.0, high) });
+            MetricEffect { metric, in_force: Some(in_force), with: Some(120.0), change, predicted }
+        };
+        let outcome = |in_force, interval, high| {
+            let (foreseen, outcome) = effect(in_force, interval, high).foreseen().unwrap();
+            (foreseen.with, foreseen.interval, outcome)
         };
         let measured = Some((10.0, 30.0));
-        for (interval, predicted, is) in [
-            (measured, (118.0, 122.0), PredictionOutcome::Held),
-            (None, (118.0, 122.0), PredictionOutcome::Held),
-            (measured, (90.0, 109.0), PredictionOutcome::More),
-            (measured, (90.0, 111.0), PredictionOutcome::PerhapsMore),
-            (measured, (131.0, 140.0), PredictionOutcome::Less),
-            (measured, (129.0, 140.0), PredictionOutcome::PerhapsLess),
-            // A prediction without a width is held by what was measured, or is not.
-            (measured, (115.0, 115.0), PredictionOutcome::PerhapsMore),
-            (measured, (105.0, 105.0), PredictionOutcome::More),
-            // Too few blocks, and no upper bound.
-            (None, (90.0, 109.0), PredictionOutcome::PerhapsMore),
-            (Some((10.0, f64::INFINITY)), (131.0, 140.0), PredictionOutcome::PerhapsLess),
-        ] {
-            assert_eq!(outcome(100.0, interval, predicted), is, "{interval:?} {predicted:?}");
-        }
-        // Of a value in force that is 0 there is no change in per cent.
-        assert_eq!(outcome(0.0, Some((1e9, f64::INFINITY)), (1.0, 2.0)), PredictionOutcome::PerhapsMore);
-        assert_eq!(outcome(0.0, Some((-1.0, 1.0)), (130.0, 140.0)), PredictionOutcome::PerhapsLess);
+        assert_eq!(outcome(100.0, measured, 54.0), (80.0, (78.0, 108.0), PredictionOutcome::More));
+        assert_eq!(outcome(100.0, measured, 56.0), (80.0, (78.0, 112.0), PredictionOutcome::PerhapsMore));
+        assert_eq!(effect(100.0, measured, 54.0).bounds(), (Some(110.00000000000001), Some(130.0)));
+        // Too few blocks; of a value in force that is 0 there is no change in per cent.
+        assert_eq!(outcome(100.0, None, 54.0).2, PredictionOutcome::PerhapsMore);
+        assert_eq!(effect(0.0, measured, 54.0).bounds(), (None, None));
+        assert_eq!(outcome(0.0, Some((1e9, f64::INFINITY)), 54.0).2, PredictionOutcome::PerhapsMore);
+        assert_eq!(MetricEffect { with: None, ..effect(100.0, measured, 54.0) }.foreseen(), None);
     }
 
     #[test]
@@ -418,7 +370,7 @@ mod tests {
         let said = foreseen.to_string();
         assert!(
             said.contains(
-                "(-12.00% to -7.96%)\n    the prediction (51.0us to 44.0us, 42.0us to 46.0us) held: measured within it\n"
+                "(-12.00% to -7.96%)\n    predicted 43.1us (41.2us to 45.1us; as recorded 51.0us to 44.0us): held\n"
             ),
             "{said}"
         );

@@ -23,8 +23,8 @@ pub(crate) fn write_tried(out: &mut dyn Write) -> io::Result<()> {
          Who predicted, and where it was tried ([predictions.md](predictions.md)). `crates/validation/tried` has the files and how they are \
          made. *Right way*: of figures that certainly changed and of which a way was predicted. *Near*: the predicted change is within \
          25 % of one that is certain. The lab's back end emulates: its costs are in no cost model of the simulator's, and its machine was \
-         busy, so that few of its changes are certain. Predictions are taken in proportion to the figure without the setting: on the rig \
-         hardly anything polled before, so that those of its polls are far off.\n\n\
+         busy, so that few of its changes are certain. Predictions are carried over from what was recorded without the setting to what \
+         was measured without it.\n\n\
          | of whom | predictions | measured | within the bounds | certainly beyond | right way | near | median error of the change |\n\
          | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     )?;

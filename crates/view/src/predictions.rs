@@ -7,14 +7,15 @@
 //! lab run --against FILE ────┘
 //! ```
 //!
-//! A prediction is one of a change: where a trial begins at another value than was recorded, the predicted values are taken in
-//! proportion.
+//! A prediction is one of a change: where a trial begins at another value than was recorded, it is carried over to that
+//! ([`Prediction::of_in_force`]).
 
 use crate::names::{plural, thousands};
 use crate::page::{Page, PageSection, Table, column, plain};
-use crate::trial_report::{TrialReport, metric_text};
+use crate::trial_report::{TrialReport, metric_text, unit_of};
 use exitscope_policy::knob;
 use exitscope_stats::quantile_of_sorted;
+use exitscope_trial::{Prediction, PredictionOutcome};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -108,14 +109,6 @@ pub struct PredictionScore {
     pub high: Option<f64>,
 }
 
-/// What came of a prediction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PredictionFate {
-    Held,
-    Missed(&'static str),
-    Open(&'static str),
-}
-
 impl FiledPrediction {
     /// Whether it is of this setting, however its value is written.
     pub fn is_of(&self, setting: &str) -> bool {
@@ -128,11 +121,11 @@ impl FiledPrediction {
     }
 
     /// What is changed, in few words.
-    fn what(&self) -> &str {
+    pub(crate) fn what(&self) -> &str {
         self.setting.as_deref().unwrap_or(&self.change)
     }
 
-    fn text(&self, value: f64) -> String {
+    pub(crate) fn text(&self, value: f64) -> String {
         metric_text(&self.unit, value)
     }
 }
@@ -148,7 +141,7 @@ fn same_setting(one: &str, other: &str) -> bool {
 
 impl PredictionScore {
     /// What a trial found of what was predicted before it.
-    fn of_trial(trial: &TrialReport) -> Vec<PredictionScore> {
+    pub(crate) fn of_trial(trial: &TrialReport) -> Vec<PredictionScore> {
         let mut scores = Vec::new();
         for setting in &trial.verdict.settings {
             for effect in &setting.effects {
@@ -179,24 +172,15 @@ impl PredictionScore {
         scores
     }
 
-    /// The value that was predicted and its bounds, for what was in force when it was tried.
-    pub fn predicted(&self) -> (f64, f64, f64) {
+    /// What was predicted, of what was in force when it was tried.
+    pub(crate) fn predicted(&self) -> Prediction {
         let FiledPrediction { in_force, with, low, high, .. } = self.prediction;
-        let by = if in_force > 0.0 { self.in_force / in_force } else { 1.0 };
-        let most = if self.prediction.unit == "percent" { 100.0 } else { f64::INFINITY };
-        let of = |value: f64| (value * by).min(most);
-        (of(with), of(low), of(high))
+        Prediction { in_force, with, interval: (low, high) }.of_in_force(self.in_force, unit_of(&self.prediction.unit))
     }
 
-    fn fate(&self) -> PredictionFate {
-        let (_, low, high) = self.predicted();
-        match (self.low, self.high) {
-            _ if (low..=high).contains(&self.with) => PredictionFate::Held,
-            (Some(least), _) if least > high => PredictionFate::Missed("more"),
-            (_, Some(most)) if most < low => PredictionFate::Missed("less"),
-            _ if self.with > high => PredictionFate::Open("more"),
-            _ => PredictionFate::Open("less"),
-        }
+    /// What became of it.
+    pub(crate) fn outcome(&self) -> PredictionOutcome {
+        self.predicted().outcome(self.with, (self.low, self.high))
     }
 
     /// Which way the figure certainly went: 1 up, -1 down; `None` where that is not certain.
@@ -210,7 +194,7 @@ impl PredictionScore {
 
     /// Whether the figure went the way that was predicted; `None` where it is not certain which way it went, or no way was predicted.
     pub fn is_right_way(&self) -> Option<bool> {
-        let (_, low, high) = self.predicted();
+        let (low, high) = self.predicted().interval;
         let foreseen = match self.in_force {
             now if low > now => 1,
             now if high < now => -1,
@@ -221,23 +205,14 @@ impl PredictionScore {
 
     /// How far the predicted change is from the measured one, in per cent of the latter; `None` where no change is certain.
     pub fn size_error(&self) -> Option<f64> {
-        let (predicted, measured) = (self.predicted().0 - self.in_force, self.with - self.in_force);
+        let (predicted, measured) = (self.predicted().with - self.in_force, self.with - self.in_force);
         self.went().filter(|_| measured != 0.0).map(|_| (predicted - measured).abs() * 100.0 / measured.abs())
-    }
-
-    /// What became of it, in words.
-    pub fn outcome(&self) -> String {
-        match self.fate() {
-            PredictionFate::Held => "held".to_string(),
-            PredictionFate::Missed(what) => format!("missed: {what} was measured"),
-            PredictionFate::Open(what) => format!("open: perhaps {what}"),
-        }
     }
 
     /// What was predicted and measured, in a sentence.
     pub fn sentence(&self) -> String {
         let of = &self.prediction;
-        let (with, low, high) = self.predicted();
+        let Prediction { with, interval: (low, high), .. } = self.predicted();
         let [now, with, low, high, then] = [self.in_force, with, low, high, self.with].map(|value| of.text(value));
         format!("{}: {now} to {then}, predicted {with} ({low} to {high}): {}", of.metric, self.outcome())
     }
@@ -294,8 +269,8 @@ impl PredictionTally {
         }
         let count =
             |is: &dyn Fn(&PredictionScore) -> bool| tally.scored.iter().filter(|score| is(score)).count() as u64;
-        let within = count(&|score| score.fate() == PredictionFate::Held);
-        let missed = count(&|score| matches!(score.fate(), PredictionFate::Missed(_)));
+        let within = count(&|score| score.outcome() == PredictionOutcome::Held);
+        let missed = count(&|score| matches!(score.outcome(), PredictionOutcome::More | PredictionOutcome::Less));
         let [right, wrong] = [true, false].map(|way| count(&|score| score.is_right_way() == Some(way)));
         let mut errors: Vec<f64> = tally.scored.iter().filter_map(PredictionScore::size_error).collect();
         errors.sort_by(f64::total_cmp);
@@ -357,7 +332,7 @@ pub fn predictions_page(tally: &PredictionTally) -> Page {
     ];
     let row = |score: &PredictionScore| {
         let of = &score.prediction;
-        let (with, low, high) = score.predicted();
+        let Prediction { with, interval: (low, high), .. } = score.predicted();
         vec![
             score.scored.clone(),
             score.by.to_string(),
@@ -367,7 +342,7 @@ pub fn predictions_page(tally: &PredictionTally) -> Page {
             of.text(with),
             format!("{} to {}", of.text(low), of.text(high)),
             of.text(score.with),
-            score.outcome(),
+            score.outcome().to_string(),
             score.size_error().map_or("-".to_string(), |error| format!("{error:.0}%")),
         ]
     };
@@ -433,17 +408,18 @@ mod tests {
             (10.0, (9.0, 7.0, 11.0), "missed: more was measured", None),
         ] {
             let score = score(half(), in_force, with, low, high);
-            assert_eq!((score.outcome().as_str(), score.is_right_way()), (outcome, way), "{in_force}, {with}");
+            assert_eq!(
+                (score.outcome().to_string().as_str(), score.is_right_way()),
+                (outcome, way),
+                "{in_force}, {with}"
+            );
         }
-        // No share is above all.
-        let much = score(prediction(10.0, 50.0, 40.0, 60.0), 30.0, 99.0, 98.0, 99.5);
-        assert_eq!(much.predicted(), (100.0, 100.0, 100.0));
-        // What was 0 when it was recorded has no proportion.
-        let from_none = score(prediction(0.0, 5.0, 4.0, 6.0), 0.5, 5.0, 4.5, 5.5);
-        assert_eq!((from_none.predicted(), from_none.outcome().as_str()), ((5.0, 4.0, 6.0), "held"));
+        // Hardly anything polled when it was recorded, and when it is tried ten times that.
+        let from_little = score(prediction(0.1, 5.0, 4.0, 6.0), 1.0, 6.0, 5.0, 7.0);
+        assert_eq!(from_little.outcome(), PredictionOutcome::Held);
         // Where no way is predicted, none is wrong.
         let either_way = score(prediction(10.0, 10.5, 9.0, 12.0), 10.0, 13.0, 12.5, 14.0);
-        assert_eq!((either_way.is_right_way(), either_way.outcome().as_str()), (None, "missed: more was measured"));
+        assert_eq!((either_way.is_right_way(), either_way.outcome()), (None, PredictionOutcome::More));
     }
 
     #[test]

@@ -2,66 +2,19 @@
 
 use crate::names::{plural, thousands};
 use crate::page::{Page, PageSection, Table, column, plain};
-use crate::trial_report::{PredictionRow, TrialEffectRow, TrialReport};
+use crate::predictions::PredictionScore;
+use crate::trial_report::{TrialEffectRow, TrialReport};
 use exitscope_stats::quantile_of_sorted;
-
-/// What a metric was predicted to come to, and what it came to.
-struct Predicted<'a> {
-    report: &'a TrialReport,
-    setting: &'a str,
-    effect: &'a TrialEffectRow,
-    prediction: &'a PredictionRow,
-    /// Means of the turns, of the setting in force and of the other.
-    achieved: (f64, f64),
-}
-
-impl Predicted<'_> {
-    /// How far the predicted change is from the achieved one, in per cent of the latter; `None` where it is not certain that
-    /// anything changed.
-    fn error(&self) -> Option<f64> {
-        let (in_force, with) = self.achieved;
-        let (predicted, achieved) = (self.prediction.with - self.prediction.in_force, with - in_force);
-        let is_certain = self.effect.low_percent.is_some_and(|low| low > 0.0)
-            || self.effect.high_percent.is_some_and(|high| high < 0.0);
-        (is_certain && achieved != 0.0).then(|| (predicted - achieved).abs() * 100.0 / achieved.abs())
-    }
-
-    /// What became of the prediction, in words.
-    fn outcome(&self) -> String {
-        match self.prediction.outcome.as_deref() {
-            Some("held") => "held",
-            Some("more") => "missed: more was measured",
-            Some("less") => "missed: less was measured",
-            Some("perhaps_more") => "open: perhaps more",
-            Some("perhaps_less") => "open: perhaps less",
-            _ => "-",
-        }
-        .to_string()
-    }
-
-    fn is_within(&self) -> bool {
-        (self.prediction.low..=self.prediction.high).contains(&self.achieved.1)
-    }
-}
+use exitscope_trial::{Prediction, PredictionOutcome};
 
 /// Trials as a page, oldest first.
 pub fn trial_history_page(trials: &[TrialReport]) -> Page {
-    let predicted: Vec<Predicted> = trials.iter().flat_map(of_trial).collect();
+    let predicted: Vec<PredictionScore> = trials.iter().flat_map(PredictionScore::of_trial).collect();
     let mut sections = vec![found(trials)];
     if !predicted.is_empty() {
         sections.push(foreseen(&predicted));
     }
     Page { sections }
-}
-
-fn of_trial(report: &TrialReport) -> impl Iterator<Item = Predicted<'_>> {
-    report.verdict.settings.iter().flat_map(move |setting| {
-        setting.effects.iter().filter_map(move |effect| {
-            let achieved = effect.in_force.zip(effect.with)?;
-            let prediction = effect.predicted.as_ref()?;
-            Some(Predicted { report, setting: &setting.setting, effect, prediction, achieved })
-        })
-    })
 }
 
 fn found(trials: &[TrialReport]) -> PageSection {
@@ -125,7 +78,7 @@ pub fn ruling_in_words(ruling: &str, end: Option<&str>) -> String {
     }
 }
 
-fn foreseen(predicted: &[Predicted]) -> PageSection {
+fn foreseen(predicted: &[PredictionScore]) -> PageSection {
     let columns = vec![
         column("began", true, 2),
         column("setting", true, 0),
@@ -135,21 +88,21 @@ fn foreseen(predicted: &[Predicted]) -> PageSection {
         column("prediction", true, 1),
         column("error of the change", false, 1),
     ];
-    let row = |of: &Predicted| {
-        let text = |value: f64| of.effect.text(value);
-        let PredictionRow { in_force, with, low, high, .. } = of.prediction;
+    let row = |of: &PredictionScore| {
+        let text = |value: f64| of.prediction.text(value);
+        let Prediction { with, interval: (low, high), .. } = of.predicted();
         vec![
-            of.report.began.clone(),
-            of.setting.to_string(),
-            of.effect.metric.clone(),
-            format!("{} to {} ({} to {})", text(*in_force), text(*with), text(*low), text(*high)),
-            format!("{} to {}", text(of.achieved.0), text(of.achieved.1)),
-            of.outcome(),
-            of.error().map_or("-".to_string(), |error| format!("{error:.0}%")),
+            of.prediction.written.clone(),
+            of.prediction.what().to_string(),
+            of.prediction.metric.clone(),
+            format!("{} ({} to {})", text(with), text(low), text(high)),
+            format!("{} to {}", text(of.in_force), text(of.with)),
+            of.outcome().to_string(),
+            of.size_error().map_or("-".to_string(), |error| format!("{error:.0}%")),
         ]
     };
-    let within = predicted.iter().filter(|of| of.is_within()).count();
-    let mut errors: Vec<f64> = predicted.iter().filter_map(Predicted::error).collect();
+    let within = predicted.iter().filter(|of| of.outcome() == PredictionOutcome::Held).count();
+    let mut errors: Vec<f64> = predicted.iter().filter_map(PredictionScore::size_error).collect();
     errors.sort_by(f64::total_cmp);
     let median = quantile_of_sorted(&errors, 5_000)
         .map(|error| format!("; the median error of a certain change is {error:.0}%"));

@@ -3,8 +3,8 @@
 use crate::page::{Page, PageSection, Table, column};
 use crate::trial_sensitivity::SensitivityRow;
 use exitscope_trial::{
-    Better, BlockChange, HostTrial, MetricUnit, PredictionOutcome, RelativeChange, SettingVerdict, TrialEnd,
-    TrialRuling, TrialVerdict,
+    Better, BlockChange, HostTrial, MetricUnit, Prediction, PredictionOutcome, RelativeChange, SettingVerdict,
+    TrialEnd, TrialRuling, TrialVerdict,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -173,14 +173,15 @@ pub struct TrialEffectRow {
 pub struct PredictionRow {
     /// With the setting in force, as recorded before the trial.
     pub in_force: f64,
-    /// The value that was predicted with this setting.
+    /// The value that was predicted with this setting, if as much is in force as was recorded, as are its bounds.
     pub with: f64,
     /// The lower bound of its 95 % confidence interval.
     pub low: f64,
     /// The upper bound of that interval.
     pub high: f64,
-    /// What became of it: `held` if the mean is within its interval; `more` or `less` if the interval of what was measured is
-    /// beyond it; `perhaps_more` or `perhaps_less` if only the mean is. Absent of trials of earlier versions.
+    /// What became of it, carried over to what was measured to be in force: `held` if the mean is within its interval; `more` or
+    /// `less` if the interval of what was measured is beyond it, too; `perhaps_more` or `perhaps_less` if only the mean is. Absent of
+    /// trials of earlier versions, which did not carry it over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["held", "more", "less", "perhaps_more", "perhaps_less"]))]
     pub outcome: Option<Cow<'static, str>>,
@@ -364,7 +365,7 @@ fn setting_row(setting: &SettingVerdict) -> TriedSettingRow {
                 with: of.with,
                 low: of.interval.0,
                 high: of.interval.1,
-                outcome: effect.outcome().map(|outcome| Cow::Borrowed(outcome_name(outcome))),
+                outcome: effect.foreseen().map(|(_, outcome)| Cow::Borrowed(outcome_name(outcome))),
             }),
         }
     };
@@ -401,8 +402,12 @@ pub fn unit_name(unit: MetricUnit) -> &'static str {
 
 /// A value of a metric in the unit of this name.
 pub(crate) fn metric_text(unit: &str, value: f64) -> String {
-    let unit = UNITS.iter().find(|row| row.1 == unit).map_or(MetricUnit::Number, |row| row.0);
-    unit.text(value).to_string()
+    unit_of(unit).text(value).to_string()
+}
+
+/// The unit of a name in JSON.
+pub(crate) fn unit_of(name: &str) -> MetricUnit {
+    UNITS.iter().find(|row| row.1 == name).map_or(MetricUnit::Number, |row| row.0)
 }
 
 impl TrialEffectRow {
@@ -411,10 +416,17 @@ impl TrialEffectRow {
         metric_text(&self.unit, value)
     }
 
-    /// The bounds of the mean with this setting, as far as the change has any.
+    /// The bounds of the mean with this setting, as far as the change has any ([`exitscope_trial::MetricEffect::bounds`]).
     pub fn bounds(&self) -> (Option<f64>, Option<f64>) {
-        let of = |percent: Option<f64>| Some(self.in_force? * (1.0 + percent? / 100.0));
+        let of = |percent: Option<f64>| Some(self.in_force.filter(|value| *value > 0.0)? * (1.0 + percent? / 100.0));
         (of(self.low_percent), of(self.high_percent))
+    }
+
+    /// What was predicted, of what is in force as it was measured; none if nothing was predicted.
+    pub fn foreseen(&self) -> Option<Prediction> {
+        let PredictionRow { in_force, with, low, high, .. } = *self.predicted.as_ref()?;
+        let recorded = Prediction { in_force, with, interval: (low, high) };
+        Some(recorded.of_in_force(self.in_force.unwrap_or(in_force), unit_of(&self.unit)))
     }
 
     /// The change with its interval, as the verdict prints it; `-` if there is none.
