@@ -22,13 +22,26 @@ const WHOLE: &[&str] = &["exitscope-policy"];
 const TOGETHER: &[&str] = &["exitscope-advice", "exitscope-analysis", "exitscope-model"];
 const EACH: &[&str] = &["exitscope-apply", "exitscope-serve", "exitscope-trace", "exitscope-view"];
 
-/// A crate's own tests, where others are the command's tests of these names.
-const OWN: &[&str] = &[];
+/// The tests that a mutant is tried with.
+#[derive(Clone, Copy)]
+enum HeldBy {
+    /// All of its crate.
+    Own,
+    /// Of its crate, those in its modules and in files of these names.
+    OwnOf(&'static [&'static str]),
+    /// The command's, in files of these names.
+    CommandOf(&'static [&'static str]),
+}
 
-/// The crates that not only their own tests hold, and which do: what the first of them do not notice is tried with the next.
-const HELD_BY: &[(&str, &[&[&str]])] = &[
-    ("exitscope-serve", &[&["serve", "live_page"]]),
-    ("exitscope-view", &[OWN, &["first_screen", "views", "html", "advise", "counts"]]),
+/// The crates of which not all own tests are run at once: what the first do not notice is tried with the next.
+const STAGES: &[(&str, &[HeldBy])] = &[
+    ("exitscope-serve", &[HeldBy::CommandOf(&["serve", "live_page"])]),
+    // The others take ten times as long.
+    (
+        "exitscope-trace",
+        &[HeldBy::OwnOf(&["counts", "exit_tables", "perf_records", "text", "tracedat", "xentrace"]), HeldBy::Own],
+    ),
+    ("exitscope-view", &[HeldBy::Own, HeldBy::CommandOf(&["first_screen", "views", "html", "advise", "counts"])]),
 ];
 
 /// What an earlier run found.
@@ -42,7 +55,7 @@ Written by `cargo xtask mutants`; change nothing by hand.
 
 Each mutant is one small change of the code: a comparison turned round, a function that returns a constant. It is caught if a
 test of its crate fails with it, or hangs; for `serve` and `view`, whose work is what the command shows, some of the command's own
-tests (`HELD_BY` in xtask/src/mutants.rs). What does not build says nothing. Of `policy` every mutant is tried, of `advice`,
+tests (`STAGES` in xtask/src/mutants.rs). What does not build says nothing. Of `policy` every mutant is tried, of `advice`,
 `analysis` and `model` a sample of all together, of `apply`, `serve`, `trace` and `view` one of each. The tool is [cargo-mutants](https://mutants.rs) (`cargo install cargo-mutants --locked`).
 
 | crate | mutants | caught | missed | unviable | timeouts | noticed |
@@ -139,15 +152,15 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
 
 /// What came of these mutants of `all` of a package, with all tests that hold it.
 fn found(all: &[Mutant], mutants: &[Mutant], folder: &Path, flags: &Flags) -> anyhow::Result<Vec<MutantOutcome>> {
-    let stages = HELD_BY.iter().find(|of| of.0 == mutants[0].package).map_or(&[OWN][..], |of| of.1);
+    let stages = STAGES.iter().find(|of| of.0 == mutants[0].package).map_or(&[HeldBy::Own][..], |of| of.1);
     let mut outcomes = if flags.go_on { kept(folder, mutants) } else { Vec::new() };
-    for tests in stages {
+    for held_by in stages {
         outcomes.retain(|of| !of.is_missed());
         write_kept(folder, &outcomes)?;
         let has = |mutant: &Mutant| outcomes.iter().any(|of| of.mutant() == Some(mutant));
         let left: Vec<Mutant> = mutants.iter().filter(|mutant| !has(mutant)).cloned().collect();
         if !left.is_empty() {
-            outcomes.extend(try_mutants(all, &left, folder, flags.jobs, tests)?);
+            outcomes.extend(try_mutants(all, &left, folder, flags.jobs, *held_by)?);
         }
     }
     Ok(outcomes)
@@ -176,7 +189,7 @@ fn try_mutants(
     mutants: &[Mutant],
     folder: &Path,
     jobs: usize,
-    tests: &[&str],
+    held_by: HeldBy,
 ) -> anyhow::Result<Vec<MutantOutcome>> {
     let package = &mutants[0].package;
     let out = folder.join("mutants.out");
@@ -190,12 +203,21 @@ fn try_mutants(
     // The copy that is changed has a target directory of its own.
     command.env_remove("CARGO_TARGET_DIR");
     command.args(["mutants", "--cap-lints=true", "--iterate", "--package", package, "--output"]).arg(folder);
-    command.args(["--jobs", &jobs.to_string()]);
-    if tests != OWN {
-        // The command has the page in it, which git ignores.
-        command.args(["--gitignore=false", "--test-package=exitscope", "--"]);
-        command.args(tests.iter().map(|test| format!("--test={test}")));
-    }
+    // A test that others leave no CPU to is not one that hangs.
+    command.args(["--jobs", &jobs.to_string(), "--minimum-test-timeout=60"]);
+    let files: &[&str] = match held_by {
+        HeldBy::Own => &[],
+        HeldBy::OwnOf(files) => {
+            command.args(["--", "--lib"]);
+            files
+        }
+        HeldBy::CommandOf(files) => {
+            // The command has the page in it, which git ignores.
+            command.args(["--gitignore=false", "--test-package=exitscope", "--"]);
+            files
+        }
+    };
+    command.args(files.iter().map(|file| format!("--test={file}")));
     // 2: mutants were missed, 3: some timed out.
     let status = command.status()?;
     ensure!(matches!(status.code(), Some(0 | 2 | 3)), "cargo mutants: {status}");
