@@ -325,8 +325,7 @@ impl Assembler {
                 self.find(event)
             }
             EventKind::HaltEnd { ns, waited, valid } if self.lanes_by_vcpu => {
-                let may_poll = !self.recorded.no_polls;
-                self.vcore_halt(event, VcpuWakeup { length: Nanos(ns), waited, valid, may_poll });
+                self.vcore_halt(event, self.recorded.wakeup(ns, waited, valid));
                 return ledger.count(LedgerLine::OutsideExit);
             }
             EventKind::RunEnter | EventKind::Fpu { load: true } => {

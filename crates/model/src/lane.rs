@@ -98,6 +98,13 @@ pub struct RecordedTracepoints {
     pub by_runner: bool,
 }
 
+impl RecordedTracepoints {
+    /// What `kvm_vcpu_wakeup` says.
+    pub fn wakeup(self, ns: u64, waited: bool, valid: bool) -> VcpuWakeup {
+        VcpuWakeup { length: Nanos(ns), waited, valid, may_poll: !self.no_polls }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Lane {
     pub who: VcpuIdentity,
@@ -222,8 +229,7 @@ impl Lane {
                 }
             }
             EventKind::HaltEnd { ns, waited, valid } => {
-                let may_poll = !self.recorded.no_polls;
-                let wakeup = VcpuWakeup { length: Nanos(ns), waited, valid, may_poll };
+                let wakeup = self.recorded.wakeup(ns, waited, valid);
                 self.halt.vcpu_wakeup(event.at, self.who, wakeup, &mut beside.halts);
                 self.end_block(event, &wakeup, rows, beside, ledger);
             }
