@@ -402,6 +402,16 @@ impl Judgement {
         better.position(|other| is_way(other) && meets(&other.plan)).map(|at| at + 1)
     }
 
+    /// The number of better advice that is the same change, for other exits: whoever follows it wins both.
+    pub fn same_as(&self, number: usize) -> Option<usize> {
+        let plan = &self.advice.get(number.checked_sub(1)?)?.plan;
+        let is_same = |other: &Advice| (&other.plan.title, other.plan.vm) == (&plan.title, plan.vm);
+        if self.instead_of(number).is_some() {
+            return None;
+        }
+        self.advice.iter().take(number - 1).position(is_same).map(|at| at + 1)
+    }
+
     /// Keeps advice for these VMs, and for the host where it was said of one of them, or of none.
     pub(super) fn retain_of(&mut self, is_asked: impl Fn(VmId) -> bool) {
         let of_answer =
@@ -523,6 +533,21 @@ mod tests {
             [CitedValue::Count(1), CitedValue::Count(3)]
         );
         assert_eq!(judgement.advice()[1].evidence(), [CitedFactId(1)]);
+    }
+
+    #[test]
+    fn a_change_for_other_exits_names_the_first_advice_of_it() {
+        let mut judgement = Judgement::default();
+        let fact = judgement.cite(None, Topic::Timeline, "exits", CitedValue::Count(3));
+        for (high, vm, title) in [(9, 1, "a"), (8, 1, "b"), (7, 2, "a"), (6, 1, "a"), (5, 1, "a")] {
+            let draft = AdviceDraft { vm: Some(VmId(vm)), title: Cow::Borrowed(title), ..plan(high) };
+            judgement.advise(fact, &[], draft);
+        }
+        judgement.rank();
+        assert_eq!(
+            [0, 1, 2, 3, 4, 5, 6].map(|number| judgement.same_as(number)),
+            [None, None, None, None, Some(1), Some(1), None]
+        );
     }
 
     #[test]

@@ -55,7 +55,7 @@ const SCREENS: [(&str, Answers); 5] = [
             &["VM without a name", "Worst vCPU none: cost and steal take 45.5% to 46.6% of each one's time"],
             &["the costliest is DABT_LOW: MMIO page 0x9000000 (32.4%)"],
             &["Is that much? that is 0.92 CPUs, out of the 2 CPUs that the vCPUs can use"],
-            &["Best change [1] Replace the device by one that needs fewer exits"],
+            &["Best change [1] Replace the device behind MMIO page 0x9000000"],
             &["Gain up to about 31.7% of its vCPUs' time"],
             &["Risk the guest needs a driver for the other device"],
             &["Doubtful 16.8% of vCPU time is in halts that are not divided; steal was not recorded"],

@@ -169,6 +169,9 @@ pub struct AdviceRow {
     /// The number of better advice to the same end: whoever follows both does not win both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instead_of: Option<usize>,
+    /// The number of better advice that is the same change, for other exits: whoever follows it wins both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub same_as: Option<usize>,
     /// The numbers of the facts that say so.
     pub evidence: Vec<usize>,
     /// What can go wrong with the change.
@@ -492,6 +495,7 @@ impl AdviceRow {
             settings: plan.settings.iter().map(AdviceSettingRow::of).collect(),
             gain: GainRow::of(plan.gain, plan.vm, judgement.vcpu_time(plan.vm)),
             instead_of: judgement.instead_of(number),
+            same_as: judgement.same_as(number),
             evidence: advice.evidence().iter().map(|fact| fact.number()).collect(),
             risk: plan.risk.to_string(),
             who_pays: plan.payer.to_string(),

@@ -76,6 +76,8 @@ fn advice(row: &AdviceRow) -> PageSection {
             the other, not both"
         ))
     }));
+    let is_same = |number| plain(format!("The same change as {number}, for other exits: whoever makes it wins both"));
+    sentences.extend(row.same_as.map(is_same));
     sentences.extend(row.settings.iter().map(|setting| plain(format!("- {}", setting.text))));
     sentences.push(plain(format!("Evidence: facts {}", list(&row.evidence))));
     sentences.push(plain(format!("Takes effect: {}", row.takes_effect)));

@@ -32,6 +32,7 @@ use exitscope_model::host_memory::{KSM_RUN, NUMA_BALANCING, THP_ENABLED};
 use exitscope_model::version;
 use exitscope_model::{APICV_HYPERV, CodeList, KvmActivity, SubjectKind, SubjectName, TimePart};
 use exitscope_units::VmId;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// What the table of devices and registers has for the subject.
@@ -685,7 +686,7 @@ impl JudgedVm<'_> {
         let acts = if self.host.xen && cure.acts == Acts::WithModule { Acts::AtStart } else { cure.acts };
         // What is said of AVIC is of AMD's processors.
         let risk = if self.input.is_vmx && cure.risk == OF_AVIC { OF_APICV } else { cure.risk };
-        let (rule, title, payer) = (CURE, cure.title, cure.payer);
+        let (rule, title, payer) = (CURE, cure.title.into(), cure.payer);
         self.advise(AdviceText { rule, subject, title, change, risk, payer, acts }, settings, range, facts, judgement)
     }
 
@@ -844,7 +845,7 @@ impl JudgedVm<'_> {
             rule: words.rule,
             subject: words.subject,
             vm: Some(self.id),
-            title: words.title.into(),
+            title: words.title,
             change: words.change,
             settings,
             gain,
@@ -903,7 +904,7 @@ pub(crate) struct Thing<'a> {
 pub(crate) struct AdviceText {
     pub rule: Rule,
     pub subject: CauseSubject,
-    pub title: &'static str,
+    pub title: Cow<'static, str>,
     pub change: String,
     pub risk: &'static str,
     pub payer: &'static str,

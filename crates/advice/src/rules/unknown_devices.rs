@@ -105,7 +105,11 @@ impl JudgedVm<'_> {
         let words = AdviceText {
             rule: DOORBELL,
             subject,
-            title: if self.host.xen { "Use a PV driver for this device" } else { "Let an ioeventfd take the doorbell" },
+            title: match self.host.xen {
+                true => format!("Use a PV driver for the device behind {name}"),
+                false => format!("Let an ioeventfd take the doorbell {name}"),
+            }
+            .into(),
             change: format!(
                 "{}the guest only ever writes to {}, and each write goes on to {}: if it is a doorbell, as of a virtio queue, {}",
                 self.idle_words(),
@@ -173,7 +177,7 @@ impl JudgedVm<'_> {
         let words = AdviceText {
             rule: REPLACE_DEVICE,
             subject,
-            title: "Replace the device by one that needs fewer exits",
+            title: format!("Replace the device behind {name}").into(),
             change: format!(
                 "{}the guest {does} {name}{by}, and {} answers each access: replace the device by one that needs \
                  fewer exits",
