@@ -227,6 +227,10 @@ export interface AdviceRow {
     | "spin_longer"
     | "split_locks";
   /**
+   * The number of better advice that is the same change, for other exits: whoever follows it wins both.
+   */
+  same_as?: number;
+  /**
    * `vm` or `host`: for whom it is.
    */
   scope: string;

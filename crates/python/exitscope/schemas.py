@@ -71,6 +71,8 @@ class AdviceRow(TypedDict):
     """What can go wrong with the change."""
     rule: Literal["cure", "doorbell", "replace_device", "steal", "newer_xen", "host_halt_poll", "guest_halt_poll", "no_guest_halt_poll", "idle_states", "virtual_cores", "lock_holders", "spin_longer", "split_locks"]
     """What is advised."""
+    same_as: NotRequired[int]
+    """The number of better advice that is the same change, for other exits: whoever follows it wins both."""
     scope: str
     """`vm` or `host`: for whom it is."""
     scope_text: str
