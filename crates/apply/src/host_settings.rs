@@ -399,6 +399,14 @@ pub(crate) mod tests {
         let said = restore(&applied(knob, &old, &new), Path::new("/"), false).unwrap().to_string();
         assert!(said.ends_with(&format!("is {old} again")), "{said}");
         assert_eq!(read(&path).unwrap(), old);
+
+        // What the kernel refuses, and leaves as it was, is nothing to restore.
+        let state = tempfile::tempdir().unwrap();
+        let (mut settings, _) = HostSettings::open(Path::new("/"), &state.path().join("applied.json")).unwrap();
+        let change = SettingChange { place, old: old.clone(), new: "no number".to_string() };
+        settings.note([&change]).unwrap();
+        assert!(settings.set(&change).is_err());
+        assert_eq!((settings.applied().len(), read(&path).unwrap()), (0, old));
     }
 
     /// A host on which one knob can be set, and the file of that.
