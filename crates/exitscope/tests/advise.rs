@@ -379,6 +379,21 @@ const PING_PONG: &str = "[host]\ncores = 2\n[policies]\nhalt_poll_ns = 0\n[costs
     [[vm.program]]\nvcpus = [1]\nlibrary = 'ping_pong'\nrole = 'server'\n";
 
 #[test]
+fn of_a_host_that_does_not_poll_its_setting_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = simulated(folder.path(), PING_PONG);
+    let text = |arguments: &[&str]| {
+        let output = exitscope().args(arguments).arg(&trace).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        stdout(&output).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let halts = text(&["report", "--view", "halt"]);
+    assert!(halts.contains("The host's halt_poll_ns was 0,") && !halts.contains("polls is unknown"), "{halts}");
+    let replay = text(&["replay", "--policy", "host_halt_poll", "--vary", "halt_poll_ns=0,50us"]);
+    assert!(replay.contains("so the settings of the host that it has are assumed to be in force"), "{replay}");
+}
+
+#[test]
 fn short_halts_want_polling_as_replayed() {
     let advised = of(PING_PONG);
     let rows = advised["advice"].as_array().unwrap();

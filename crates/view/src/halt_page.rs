@@ -3,7 +3,7 @@
 use crate::halt::{DurationStatsRow, HaltRows, PollSettingsRow};
 use crate::names::{percent, thousands};
 use crate::page::{PageSection, Table, VCPU_ROWS, column, heaviest, length, more_in_json, plain};
-use crate::report::Report;
+use crate::report::{Report, TraceRow};
 use exitscope_analysis::record_commands::Missed;
 use exitscope_model::HaltRow;
 use exitscope_units::Nanos;
@@ -140,6 +140,11 @@ fn by_vcpu(rows: &HaltRows, report: &Report) -> PageSection {
     }
 }
 
+/// Whether the host was set not to poll.
+fn is_of_no_polls(trace: &TraceRow) -> bool {
+    trace.settings.iter().any(|of| (&*of.component, &*of.name, of.value.trim()) == ("kvm", "halt_poll_ns", "0"))
+}
+
 /// What has to be known to read the table.
 fn notes(rows: &HaltRows, report: &Report) -> Vec<String> {
     let all = &rows.all;
@@ -160,6 +165,12 @@ fn notes(rows: &HaltRows, report: &Report) -> Vec<String> {
     } else if !all.has_wakeup_events && all.halts > 0 {
         let record = report.how.sentence(&[Missed::HaltEnds], "");
         notes.push(format!("No kvm_vcpu_wakeup in the trace: which halts blocked is unknown. {record}"));
+    } else if all.poll_fail_ns.is_none() && all.halts > 0 && report.traces.iter().all(is_of_no_polls) {
+        notes.push(
+            "The host's halt_poll_ns was 0, so that it polled for no VM but those with a limit of their own \
+             (KVM_CAP_HALT_POLL), of which no kvm_halt_poll_ns in the trace tells."
+                .to_string(),
+        );
     } else if all.poll_fail_ns.is_none() && all.halts > 0 {
         let most = all.before_block_ns.map_or(String::new(), |most| {
             format!(" It is at most {}, the time from the beginning of halts until threads blocked.", Nanos(most))

@@ -125,7 +125,7 @@ impl ReplayTable<'_> {
         let start = Start::Both { recorded: &done.recorded, in_force: (in_force.collect(), &done.in_force) };
         let best = best.or(exact.then_some("net_gain"));
         fill(&mut replay, &figures(policy, exact, all.ipis > 0), best, start, labels.into_iter().zip(&done.outcomes))?;
-        replay.notes = notes(policy, exact, all, halts.guest_polls, &record);
+        replay.notes = notes(policy, exact, done, &record);
         let mut best = replay.rows[2..].iter().zip(&done.outcomes).filter(|(row, _)| row.best).peekable();
         if policy == HaltPolicy::Guest && best.peek().is_some() && best.all(|(_, outcome)| outcome.caught == 0) {
             let instead = "in the best rows no guest polls long enough to succeed: their gain is that the host does \
@@ -136,7 +136,8 @@ impl ReplayTable<'_> {
     }
 }
 
-fn notes(policy: HaltPolicy, exact: bool, all: &HaltStats, guest_polls: bool, record: &HowToRecord) -> Vec<String> {
+fn notes(policy: HaltPolicy, exact: bool, done: &ReplayedHalts, record: &HowToRecord) -> Vec<String> {
+    let ReplayedHalts { halts, all, host, .. } = done;
     let mut notes = Vec::new();
     if !exact {
         notes.push(format!(
@@ -176,13 +177,16 @@ fn notes(policy: HaltPolicy, exact: bool, all: &HaltStats, guest_polls: bool, re
         }
     }
     if all.changes == (0, 0) && policy == HaltPolicy::Host {
-        notes.push(
-            "The trace has no change of a poll (kvm_halt_poll_ns), so the defaults are assumed to be in force"
-                .to_string(),
-        );
+        let whose = match host.in_force {
+            Some(_) => "the settings of the host that it has",
+            None => "the defaults",
+        };
+        notes.push(format!(
+            "The trace has no change of a poll (kvm_halt_poll_ns), so {whose} are assumed to be in force for every VM"
+        ));
     }
     notes.push(
-        match guest_polls {
+        match halts.guest_polls {
             true => {
                 "A guest polled when this was recorded (MSR_KVM_POLL_CONTROL): the gaps that its successful polls \
                  ended are missing from every row, and its polls shorten the other gaps. The rows show only what its \

@@ -419,3 +419,15 @@ fn system_calls_are_told_apart_by_the_second_argument() {
     assert_eq!(called("NR 0 (3, 7ffe8090ae81, 10, 0, 0, 0)"), Some(EventKind::Syscall { registers: false }));
     assert_eq!(called("NR 16"), None);
 }
+
+#[test]
+fn only_so_many_names_that_no_list_has_are_kept() {
+    let mut reasons = Reasons::new();
+    let known = reasons.x86.len();
+    let name = |number: u64| format!("no_reason_{number}").into_bytes();
+    let codes: Vec<ExitCode> = (0..MAX_UNKNOWN + 9).map(|number| reasons.unknown(&name(number))).collect();
+    assert_eq!(reasons.x86.len() - known, MAX_UNKNOWN as usize);
+    // Those beyond are read anew, as the same.
+    assert!((0..).zip(&codes).all(|(number, code)| reasons.unknown(&name(number)) == *code));
+    assert_eq!(reasons.x86.len() - known, MAX_UNKNOWN as usize);
+}
