@@ -145,6 +145,35 @@ fn is_of_no_polls(trace: &TraceRow) -> bool {
     trace.settings.iter().any(|of| (&*of.component, &*of.name, of.value.trim()) == ("kvm", "halt_poll_ns", "0"))
 }
 
+/// What is known of the host's polling, where no failed poll was told of.
+fn polling(rows: &HaltRows, report: &Report) -> Option<String> {
+    let all = &rows.all;
+    if report.is_xen() {
+        return Some("Xen does not poll for a halted vCPU: all of them blocked.".to_string());
+    }
+    if !all.has_wakeup_events {
+        let record = report.how.sentence(&[Missed::HaltEnds], "");
+        return Some(format!("No kvm_vcpu_wakeup in the trace: which halts blocked is unknown. {record}"));
+    }
+    if all.poll_fail_ns.is_some() {
+        return None;
+    }
+    if report.traces.iter().all(is_of_no_polls) {
+        return Some(
+            "The host's halt_poll_ns was 0, so that it polled for no VM but those with a limit of their own \
+             (KVM_CAP_HALT_POLL), of which no kvm_halt_poll_ns in the trace tells."
+                .to_string(),
+        );
+    }
+    let most = all.before_block_ns.map_or(String::new(), |most| {
+        format!(" It is at most {}, the time from the beginning of halts until threads blocked.", Nanos(most))
+    });
+    Some(format!(
+        "No kvm_halt_poll_ns in the trace: either KVM never changed the length of a poll, or the event was not recorded; \
+         the CPU time of failed polls is unknown.{most}"
+    ))
+}
+
 /// What has to be known to read the table.
 fn notes(rows: &HaltRows, report: &Report) -> Vec<String> {
     let all = &rows.all;
@@ -160,26 +189,7 @@ fn notes(rows: &HaltRows, report: &Report) -> Vec<String> {
                 .to_string(),
         ];
     }
-    if report.is_xen() {
-        notes.push("Xen does not poll for a halted vCPU: all of them blocked.".to_string());
-    } else if !all.has_wakeup_events && all.halts > 0 {
-        let record = report.how.sentence(&[Missed::HaltEnds], "");
-        notes.push(format!("No kvm_vcpu_wakeup in the trace: which halts blocked is unknown. {record}"));
-    } else if all.poll_fail_ns.is_none() && all.halts > 0 && report.traces.iter().all(is_of_no_polls) {
-        notes.push(
-            "The host's halt_poll_ns was 0, so that it polled for no VM but those with a limit of their own \
-             (KVM_CAP_HALT_POLL), of which no kvm_halt_poll_ns in the trace tells."
-                .to_string(),
-        );
-    } else if all.poll_fail_ns.is_none() && all.halts > 0 {
-        let most = all.before_block_ns.map_or(String::new(), |most| {
-            format!(" It is at most {}, the time from the beginning of halts until threads blocked.", Nanos(most))
-        });
-        notes.push(format!(
-            "No kvm_halt_poll_ns in the trace: either KVM never changed the length of a poll, or the event was not \
-             recorded; the CPU time of failed polls is unknown.{most}"
-        ));
-    }
+    notes.extend(polling(rows, report).filter(|_| all.halts > 0 || report.is_xen()));
     if all.inexact_gaps > 0 {
         let how = if all.has_wakeup_events && !report.is_xen() {
             format!(" {}", report.how.sentence(&[Missed::Scheduler], ""))
