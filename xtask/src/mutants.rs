@@ -41,7 +41,10 @@ const STAGES: &[(&str, &[HeldBy])] = &[
         "exitscope-trace",
         &[HeldBy::OwnOf(&["counts", "exit_tables", "perf_records", "text", "tracedat", "xentrace"]), HeldBy::Own],
     ),
-    ("exitscope-view", &[HeldBy::Own, HeldBy::CommandOf(&["first_screen", "views", "html", "advise", "counts"])]),
+    (
+        "exitscope-view",
+        &[HeldBy::CommandOf(&["first_screen", "views"]), HeldBy::CommandOf(&["advise", "counts", "html"]), HeldBy::Own],
+    ),
 ];
 
 /// What an earlier run found.
