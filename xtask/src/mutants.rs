@@ -208,21 +208,23 @@ fn try_mutants(
     command.args(["mutants", "--cap-lints=true", "--iterate", "--package", package, "--output"]).arg(folder);
     // A test that others leave no CPU to is not one that hangs.
     command.args(["--jobs", &jobs.to_string(), "--minimum-test-timeout=60"]);
-    let files: &[&str] = match held_by {
-        HeldBy::Own => &[],
+    // In all that cargo is told: what is built is what is run, also before anything is changed.
+    let mut also = |of: String| _ = command.arg(format!("--cargo-arg={of}"));
+    match held_by {
+        HeldBy::Own => {}
         HeldBy::OwnOf(files) => {
-            command.args(["--", "--lib"]);
-            files
+            also("--lib".to_string());
+            files.iter().for_each(|file| also(format!("--test={file}")));
         }
         HeldBy::CommandOf(files) => {
+            also("--package=exitscope".to_string());
+            files.iter().for_each(|file| also(format!("--test={file}")));
+            // The command has the page in it, which git ignores.
+            command.arg("--gitignore=false");
             // What is built anew for each takes longer than its tests.
             command.envs([("CARGO_PROFILE_DEV_OPT_LEVEL", "0"), ("CARGO_PROFILE_DEV_DEBUG", "0")]);
-            // The command has the page in it, which git ignores.
-            command.args(["--gitignore=false", "--test-package=exitscope", "--"]);
-            files
         }
-    };
-    command.args(files.iter().map(|file| format!("--test={file}")));
+    }
     // 2: mutants were missed, 3: some timed out.
     let status = command.status()?;
     ensure!(matches!(status.code(), Some(0 | 2 | 3)), "cargo mutants: {status}");
