@@ -110,7 +110,9 @@ const TSC_HZ: &str = "2596120000";
 
 fn report(recording: &Path, columns: &str, flags: &[&str]) -> String {
     let mut command = exitscope();
-    command.env("COLUMNS", columns).arg("report").arg(recording).args(flags);
+    // The screen names the file as it was given: what it needs depends on no checkout's place.
+    command.current_dir(recording.parent().unwrap());
+    command.env("COLUMNS", columns).arg("report").arg(recording.file_name().unwrap()).args(flags);
     if recording.to_string_lossy().contains(".xentrace") {
         command.args(["--tsc-hz", TSC_HZ]);
     }
