@@ -44,7 +44,7 @@ pub fn the_parameter_is_tried_and_restored(outcome: &Outcome) -> anyhow::Result<
     // How long, and how good the prediction is, depends on what else the emulator's CPU does; KVM gives polls up where others wait for a
     // CPU.
     ensure!(with > before, "polling went from {before}% to {with}%");
-    ensure!(predicted > 0.0, "predicted: from {foreseen}% to {predicted}%");
+    ensure!(predicted > foreseen, "predicted: from {foreseen}% to {predicted}%");
     for metric in ["metric", "exits", "cpu_busy"] {
         let of = effect(&said, metric)?;
         ensure!(number(of, "in_force")? > 0.0 && number(of, "with")? > 0.0, "{metric} is 0");
