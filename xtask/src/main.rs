@@ -159,6 +159,7 @@ fn write_docs() -> anyhow::Result<()> {
     let mut tests = cargo()?;
     let of = [
         ("exitscope", "documents"),
+        ("exitscope", "examples"),
         ("exitscope", "names"),
         ("exitscope-view", "pages"),
         ("exitscope-advice", "advice"),

@@ -29,7 +29,7 @@ enum HeldBy {
     Own,
     /// Of its crate, those in its modules and in files of these names.
     OwnOf(&'static [&'static str]),
-    /// The command's, in files of these names.
+    /// Those in its modules, and its and the command's in files of these names.
     CommandOf(&'static [&'static str]),
 }
 
@@ -43,7 +43,10 @@ const STAGES: &[(&str, &[HeldBy])] = &[
     ),
     (
         "exitscope-view",
-        &[HeldBy::CommandOf(&["first_screen", "views"]), HeldBy::CommandOf(&["advise", "counts", "html"]), HeldBy::Own],
+        &[
+            HeldBy::CommandOf(&["pages", "examples", "first_screen", "counts", "html"]),
+            HeldBy::CommandOf(&["advise", "twins", "views"]),
+        ],
     ),
 ];
 
@@ -218,11 +221,15 @@ fn try_mutants(
         }
         HeldBy::CommandOf(files) => {
             also("--package=exitscope".to_string());
+            also("--lib".to_string());
             files.iter().for_each(|file| also(format!("--test={file}")));
             // The command has the page in it, which git ignores.
             command.arg("--gitignore=false");
-            // What is built anew for each takes longer than its tests.
-            command.envs([("CARGO_PROFILE_DEV_OPT_LEVEL", "0"), ("CARGO_PROFILE_DEV_DEBUG", "0")]);
+            // What is built anew for each is built fast; what is not, is fast.
+            for built in ["exitscope", package] {
+                command.arg(format!("--cargo-arg=--config=profile.dev.package.{built}.opt-level=0"));
+            }
+            command.env("CARGO_PROFILE_DEV_DEBUG", "0");
         }
     }
     // 2: mutants were missed, 3: some timed out.

@@ -79,6 +79,10 @@ pub enum DiffMeasure {
     Steal,
 }
 
+/// An interval that reaches up to so many times the figure itself says nothing of it: two recordings a side that differ among each
+/// other have such, and larger than any number.
+const WIDEST: f64 = 1_000.0;
+
 impl DiffMeasure {
     /// All measures of a reason, what matters most first.
     pub const ALL: [DiffMeasure; 5] =
@@ -87,6 +91,11 @@ impl DiffMeasure {
     /// Whether it is what exits cost, of whatever.
     fn is_cost(self) -> bool {
         matches!(self, DiffMeasure::Cost | DiffMeasure::CostOfGuest | DiffMeasure::CostOfWork)
+    }
+
+    /// More of it cannot be: of vCPU time, all.
+    fn most(self) -> Option<i64> {
+        matches!(self, DiffMeasure::Cost | DiffMeasure::Guest | DiffMeasure::Steal).then_some(1_000_000_000)
     }
 
     /// Its name, in limits and tables.
@@ -149,11 +158,18 @@ impl MeasureChange {
         MeasureChange { measure, before, after, interval, units: None, is_certain }
     }
 
-    /// By the figures of several recordings.
+    /// By the figures of several recordings. An interval ends where the measure does; one so wide that it says nothing is none.
     fn of_units(measure: DiffMeasure, change: UnitChange) -> MeasureChange {
         let whole = |value: f64| Some(value.round().clamp(0.0, u64::MAX as f64) as u64);
-        let (before, after) = (whole(change.typical.0), whole(change.typical.1));
-        let of_blocks = MeasureChange::of_blocks(measure, before, after, Some(change.interval));
+        let (old, new) = change.typical;
+        let (before, after) = (whole(old), whole(new));
+        let Interval { low, high } = change.interval;
+        let (interval, is_narrow) = match measure.most() {
+            Some(most) => (Interval { low, high: high.min((most - old as i64).max((new - old).ceil() as i64)) }, true),
+            None => (change.interval, high as f64 <= WIDEST * old.max(new)),
+        };
+        let is_told = is_narrow || excludes_zero(interval);
+        let of_blocks = MeasureChange::of_blocks(measure, before, after, is_told.then_some(interval));
         MeasureChange { units: Some(change), is_certain: of_blocks.is_certain && !change.drifts, ..of_blocks }
     }
 
@@ -667,6 +683,33 @@ mod tests {
             let change = MeasureChange::of_blocks(DiffMeasure::Cost, Some(5), Some(6), interval);
             assert_eq!(change.verdict(), verdict, "{interval:?}");
         }
+    }
+
+    #[test]
+    fn an_interval_of_recordings_ends_where_the_measure_does_and_is_none_where_it_says_nothing() {
+        let of = |measure, before: [f64; 2], after: [f64; 2]| {
+            let change = UnitChange::of(&UnitOrder::Unknown, &before, &after, 0.05).unwrap();
+            MeasureChange::of_units(measure, change)
+        };
+        // 94.7 % of vCPU time, then 96 %: more than 100 % cannot be.
+        let (before, after) = ([897e6, 1_000e6], [995e6, 926e6]);
+        let cost = of(DiffMeasure::Cost, before, after);
+        assert_eq!(
+            (cost.before, cost.interval.map(|of| of.high)),
+            (Some(947_100_839), Some(1_000_000_000 - 947_100_839))
+        );
+        assert_eq!(cost.verdict(), ChangeVerdict::Unclear);
+        assert!(
+            of(DiffMeasure::CostOfGuest, before, after).interval.unwrap().high > 53_000_000,
+            "of guest time, it can"
+        );
+        // Two that differ among each other by a thousand times say nothing, but where no number is too high.
+        let wild = ([10.0, 9_000.0], [20.0, 12_000.0]);
+        assert_eq!(of(DiffMeasure::Rate, wild.0, wild.1).verdict(), ChangeVerdict::TooFew);
+        assert!(of(DiffMeasure::Cost, wild.0, wild.1).interval.is_some());
+        // Certain, it is told however wide.
+        let certain = of(DiffMeasure::Rate, [1.0, 1.1], [1e6, 2e6]);
+        assert_eq!((certain.verdict(), certain.interval.is_some()), (ChangeVerdict::More, true));
     }
 
     #[test]

@@ -496,7 +496,7 @@ impl SubjectKind {
             SubjectKind::XenHypercall => ("xen_hypercall", "Xen hypercalls"),
             SubjectKind::PpcHcall => ("hcall", "Hypercalls"),
             SubjectKind::Hvc => ("hvc", "HVC and SMC calls, by function"),
-            SubjectKind::Diag => ("diagnose", "Diagnoses"),
+            SubjectKind::Diag => ("diagnose", "DIAGNOSE calls"),
         }
     }
 

@@ -39,6 +39,9 @@ macro_rules! lines {
             /// does not unpack.
             pub const CUT: [LedgerLine; 3] = [LedgerLine::UnfinishedFile, LedgerLine::TruncatedBytes, LedgerLine::BadCompression];
 
+            /// The lines of which it is unknown whether they are of losses.
+            pub const UNTOLD_LOSSES: [LedgerLine; 2] = [LedgerLine::MissingLines, LedgerLine::LossUnknown];
+
             /// The name in JSON and in docs/losses.md.
             pub const fn id(self) -> &'static str {
                 match self { $(LedgerLine::$name => $id),* }
@@ -193,7 +196,7 @@ impl Ledger {
 
     /// Of which line it is unknown whether it is of losses, if there is one.
     pub fn more_may_be_lost(&self) -> Option<LedgerLine> {
-        [LedgerLine::MissingLines, LedgerLine::LossUnknown].into_iter().find(|&line| self.get(line) > 0)
+        LedgerLine::UNTOLD_LOSSES.into_iter().find(|&line| self.get(line) > 0)
     }
 
     /// Whether a part of the recording is missing, nobody knows how much.

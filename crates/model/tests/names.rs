@@ -99,7 +99,7 @@ fn what_an_exit_is_about_has_a_name_a_heading_and_perhaps_a_direction_and_device
         ("xen_hypercall", "Xen hypercalls", none, true, false),
         ("hcall", "Hypercalls", none, true, false),
         ("hvc", "HVC and SMC calls, by function", none, true, false),
-        ("diagnose", "Diagnoses", none, true, false),
+        ("diagnose", "DIAGNOSE calls", none, true, false),
     ];
     assert_eq!(shown, expected);
 }

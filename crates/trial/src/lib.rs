@@ -53,4 +53,4 @@ pub use prediction::{Prediction, PredictionOutcome};
 pub use sensitivity::{SlopeFinding, SlopeRuling};
 pub use trial::{BlockChange, HostTrial, TrialRules, TurnValuesError};
 pub use turns::{TurnError, TurnHost, run_turns};
-pub use verdict::{MetricEffect, RelativeChange, SettingVerdict, TrialEnd, TrialRuling, TrialVerdict};
+pub use verdict::{MetricEffect, RelativeChange, SettingVerdict, TrialEnd, TrialRuling, TrialVerdict, bounds_of_mean};

@@ -143,6 +143,13 @@ impl TrialVerdict {
     }
 }
 
+/// The bounds of the mean with a setting: the mean with what is in force, changed by the bounds of the change within blocks, in per
+/// cent; each `None` of none, or where what is in force is 0.
+pub fn bounds_of_mean(in_force: Option<f64>, (low, high): (Option<f64>, Option<f64>)) -> (Option<f64>, Option<f64>) {
+    let of = |percent: Option<f64>| Some(in_force.filter(|value| *value > 0.0)? * (1.0 + percent? / 100.0));
+    (of(low), of(high))
+}
+
 impl MetricEffect {
     /// The change from the one mean to the other, in per cent of that in force; `None` if one is missing, or that is 0.
     pub fn percent_of_means(&self) -> Option<f64> {
@@ -150,12 +157,9 @@ impl MetricEffect {
         (in_force > 0.0).then(|| (with / in_force - 1.0) * 100.0)
     }
 
-    /// The interval of the mean with this setting: that in force, changed by the bounds of the change within blocks; each `None` of
-    /// none, or where what is in force is 0.
+    /// The interval of the mean with this setting ([`bounds_of_mean`]).
     pub fn bounds(&self) -> (Option<f64>, Option<f64>) {
-        let interval = self.change.and_then(|change| change.interval).unzip();
-        let of = |percent: Option<f64>| Some(self.in_force.filter(|value| *value > 0.0)? * (1.0 + percent? / 100.0));
-        (of(interval.0), of(interval.1))
+        bounds_of_mean(self.in_force, self.change.and_then(|change| change.interval).unzip())
     }
 
     /// The prediction, of the value in force as it was measured, and what became of it; `None` if nothing was predicted or measured.

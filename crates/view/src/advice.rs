@@ -563,12 +563,18 @@ fn gain_texts(gain: Gain, vm: Option<VmId>, shares: Option<[f64; 3]>) -> (String
 
 /// The headline, and the range as far as that says more.
 fn figures_text(gain: Gain, [headline, low, high]: &[String; 3]) -> (String, String) {
-    let waits = if gain.may_wait && headline != high { ", part of which may be waiting for a CPU" } else { "" };
     match (gain.low, headline == high) {
         _ if low == high => (high.clone(), String::new()),
         (Nanos::ZERO, true) => (format!("up to {high}"), String::new()),
-        (Nanos::ZERO, false) => (format!("up to about {headline}"), format!("; the range is 0 to {high}{waits}")),
-        _ => (format!("about {headline}"), format!("; {low} to {high}{waits}")),
+        // The most that is usual; what is longer may be waits.
+        (Nanos::ZERO, false) if gain.may_wait => {
+            (format!("up to about {headline}"), format!("; up to {high} if none of it was waiting for a CPU"))
+        }
+        (Nanos::ZERO, false) => (format!("up to about {headline}"), format!("; at most {high}")),
+        (_, same) => {
+            let waits = if gain.may_wait && !same { ", part of which may be waiting for a CPU" } else { "" };
+            (format!("about {headline}"), format!("; {low} to {high}{waits}"))
+        }
     }
 }
 
@@ -661,4 +667,32 @@ fn topic_ids(_: &mut SchemaGenerator) -> Schema {
 
 fn rule_ids(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "enum": advised_rules() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exitscope_advice::{GainMethod, GainOf};
+
+    #[test]
+    fn a_gain_says_how_much_is_usual_and_how_much_is_the_most() {
+        let said = |low: u64, may_wait: bool, figures: [&str; 3]| {
+            let [headline, high] = [Nanos(30), Nanos(90)];
+            let how = GainMethod::Counted("");
+            let gain = Gain { of: GainOf::Exits, headline, low: Nanos(low), high, may_wait, how };
+            let (first, rest) = figures_text(gain, &figures.map(str::to_string));
+            first + &rest
+        };
+        for (low, may_wait, figures, is) in [
+            (90, false, ["9%", "9%", "9%"], "9%"),
+            (0, false, ["9%", "0%", "9%"], "up to 9%"),
+            (0, true, ["3%", "0%", "9%"], "up to about 3%; up to 9% if none of it was waiting for a CPU"),
+            (0, false, ["3%", "0%", "9%"], "up to about 3%; at most 9%"),
+            (10, false, ["3%", "1%", "9%"], "about 3%; 1% to 9%"),
+            (10, true, ["3%", "1%", "9%"], "about 3%; 1% to 9%, part of which may be waiting for a CPU"),
+            (10, true, ["9%", "1%", "9%"], "about 9%; 1% to 9%"),
+        ] {
+            assert_eq!(said(low, may_wait, figures), is);
+        }
+    }
 }

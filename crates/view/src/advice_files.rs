@@ -15,11 +15,11 @@ use std::io::{self, Write};
 /// A form that settings can be printed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingsFormat {
-    /// A tuned profile.
+    /// a tuned profile.
     Tuned,
-    /// A file of modprobe.d.
+    /// a file of modprobe.d.
     Modprobe,
-    /// A file of tmpfiles.d, which writes sysfs at boot.
+    /// a file of tmpfiles.d, which writes sysfs at boot.
     Sysfs,
     /// Elements of libvirt's domain XML.
     Libvirt,
@@ -30,6 +30,17 @@ pub enum SettingsFormat {
 }
 
 impl SettingsFormat {
+    fn what(self) -> &'static str {
+        match self {
+            SettingsFormat::Tuned => "A tuned profile",
+            SettingsFormat::Modprobe => "A file of modprobe.d",
+            SettingsFormat::Sysfs => "A file of tmpfiles.d",
+            SettingsFormat::Libvirt => "libvirt's domain XML",
+            SettingsFormat::Qemu => "QEMU's command line",
+            SettingsFormat::Script => "a script",
+        }
+    }
+
     /// Whether it is a file of the host's that sets what is in it at each boot.
     fn is_file(self) -> bool {
         match self {
@@ -178,6 +189,7 @@ impl File<'_> {
 
     fn purpose(&self) -> String {
         match self.form {
+            form if self.sections.is_empty() => format!("Nothing of it goes into {} as it is", form.what()),
             // TuneD merges the profiles that it is given, and takes back the settings of those that it is no longer given.
             SettingsFormat::Tuned => "Save as /etc/tuned/profiles/exitscope/tuned.conf (older versions of TuneD look \
                 in /etc/tuned/exitscope), then run `tuned-adm profile ACTIVE exitscope`, where ACTIVE is what \
@@ -195,9 +207,6 @@ impl File<'_> {
                 .to_string(),
             SettingsFormat::Libvirt => "Merge this into the domains with `virsh edit`, then restart them".to_string(),
             SettingsFormat::Qemu => "Add this to QEMU's command line".to_string(),
-            SettingsFormat::Script if self.sections.is_empty() => {
-                format!("For the {}: a script can apply none of it", self.side)
-            }
             SettingsFormat::Script => format!("For the {}; prints how to undo each step", self.side),
         }
     }

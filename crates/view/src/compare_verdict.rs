@@ -3,7 +3,8 @@
 use crate::compare::{ChangeRow, ReasonComparison, SideRow};
 use crate::headline::Headline;
 use crate::names::thousands;
-use crate::report::TraceRow;
+use crate::report::{EventKindsRow, TraceRow};
+use crate::verdict::exits_cost;
 use exitscope_analysis::{
     ComparedSide, DiffMeasure, DiffRow, DiffState, DiffVerdict, MeasureChange, NotCompared, UnitOrderKind,
 };
@@ -166,15 +167,22 @@ impl Words<'_> {
         cost.map_or((0.0, 0.0), |cost| (cost.before.unwrap_or(0.0), cost.after.unwrap_or(0.0)))
     }
 
-    /// Whether both sides tell steal from what exits cost.
-    fn has_steal(&self) -> bool {
-        self.sides.iter().all(|side| side.event_kinds.all_steal)
+    /// Whether both sides tell all steal from what exits cost, and whether they tell some.
+    fn tell_steal(&self) -> (bool, bool) {
+        let all = |of: fn(&EventKindsRow) -> bool| self.sides.iter().all(|side| of(&side.event_kinds));
+        (all(|kinds| kinds.all_steal), all(|kinds| kinds.scheduler))
+    }
+
+    /// What exits do with vCPU time, as far as steal is told from it.
+    fn exits_cost(&self) -> &'static str {
+        let (all, some) = self.tell_steal();
+        exits_cost(all, some)
     }
 
     fn text(&self) -> String {
         let (before, after) = self.costs();
         let much = how_much(before, after);
-        let what = if self.has_steal() { "exits cost" } else { "exits, and steal during them, take" };
+        let what = self.exits_cost();
         match self.verdict.state {
             DiffState::Worse => {
                 let much = much.unwrap_or_else(|| format!("{} of vCPU time, and nothing before", of_time(after)));
@@ -205,7 +213,7 @@ impl Words<'_> {
             DiffState::NoClearDifference => {
                 let rate = self.change(DiffMeasure::Rate).filter(|rate| matches!(rate.verdict, "more" | "less"));
                 let rate = rate.map(|rate| format!("; exits per second {}", rate.percent()));
-                format!("No clear difference in what exits cost{}", rate.unwrap_or_default())
+                format!("No clear difference in what {what}{}", rate.unwrap_or_default())
             }
             DiffState::CannotTell(NotCompared::Unlike) => {
                 let Some((old, new)) = &self.verdict.unlike else {
@@ -313,11 +321,13 @@ impl Words<'_> {
         let needed = |needed: usize| {
             format!("; one as large as that seen would take {} recordings a side", thousands(needed as u64))
         };
+        let needed = self.verdict.needed.map(needed).unwrap_or_default();
         Some(match self.verdict.order {
-            Some(_) => {
-                let needed = self.verdict.needed.map(needed).unwrap_or_default();
-                format!("a change of {size} would have been clear in 80 of 100 such comparisons{needed}")
+            // More than all of vCPU time exits cannot cost.
+            Some(_) if before + least > 1e9 => {
+                format!("no rise, however large, would have been clear in 80 of 100 such comparisons{needed}")
             }
+            Some(_) => format!("a change of {size} would have been clear in 80 of 100 such comparisons{needed}"),
             None => format!("a change of less than about {size} would not be clear from these recordings"),
         })
     }
@@ -372,9 +382,12 @@ impl Words<'_> {
             doubts.push(format!("the CPUs differ ({old}; {new}), and with them what an exit costs"));
         }
         let is_told = self.is_told();
-        if is_told && !self.has_steal() {
-            doubts.push("in these recordings, steal cannot be separated from what exits cost".to_string());
-        }
+        let untold = match self.tell_steal() {
+            (true, _) => None,
+            (false, true) => Some("a part of steal was not recorded, and is in what exits cost"),
+            (false, false) => Some("in these recordings, steal cannot be separated from what exits cost"),
+        };
+        doubts.extend(untold.filter(|_| is_told).map(str::to_string));
         if is_told && self.verdict.order == Some(UnitOrderKind::InOrder) {
             doubts.push(
                 "all of one side were recorded before the other: what else changed in between is in the difference, too; \
@@ -501,6 +514,48 @@ mod tests {
     fn judged(total: &DiffRow, rows: &[DiffRow], sides: [&SideRow; 2]) -> DiffVerdictRow {
         let [before, after] = sides.map(SideRow::compared);
         DiffVerdictRow::of(&DiffVerdict::of(total, rows, [&before, &after]), total, sides, 99.0)
+    }
+
+    #[test]
+    fn other_cpus_are_a_doubt_and_steal_is_said_as_far_as_it_was_recorded() {
+        let total = row(None, 200, 560, (330, 390));
+        let said = |cpus: [&str; 2], (scheduler, all_steal): (bool, bool)| {
+            let sides = cpus.map(|cpu| {
+                let mut side = side(6, true);
+                side.traces.iter_mut().for_each(|trace| trace.cpu = cpu.into());
+                (side.event_kinds.scheduler, side.event_kinds.all_steal) = (scheduler, all_steal);
+                side
+            });
+            judged(&total, &[], [&sides[0], &sides[1]]).headline
+        };
+        let differ = "the CPUs differ (A; B), and with them what an exit costs";
+        for (cpus, is) in [(["A", "B"], true), (["A", "A"], false), (["A", ""], false), (["", "B"], false)] {
+            assert_eq!(said(cpus, (true, true)).doubts.iter().any(|doubt| doubt == differ), is, "{cpus:?}");
+        }
+        for (steal, text, doubt) in [
+            ((true, true), "exits cost 2.8 times", None),
+            ((true, false), "exits, and steal that was not recorded, take 2.8 times", Some("a part of steal was not")),
+            ((false, false), "exits, and steal during them, take 2.8 times", Some("steal cannot be separated")),
+        ] {
+            let found = said(["A", "A"], steal);
+            assert!(found.text.contains(text), "{}", found.text);
+            let doubts: Vec<&String> = found.doubts.iter().filter(|doubt| doubt.contains("steal")).collect();
+            assert_eq!(doubts.len(), usize::from(doubt.is_some()), "{doubts:?}");
+            assert!(doubt.is_none_or(|doubt| doubts[0].contains(doubt)), "{doubts:?}");
+        }
+    }
+
+    #[test]
+    fn a_rise_beyond_all_of_the_time_would_never_have_been_clear() {
+        let said = |least: u64| {
+            let total = row(None, 5_000, 5_100, (-1_000, 1_000));
+            let sides = [side(6, true), side(6, true)];
+            let mut verdict = DiffVerdict::of(&total, &[], [&sides[0].compared(), &sides[1].compared()]);
+            (verdict.least_clear, verdict.order) = (Some(least), Some(UnitOrderKind::InTurns));
+            DiffVerdictRow::of(&verdict, &total, [&sides[0], &sides[1]], 95.0).headline.details.join("; ")
+        };
+        assert!(said(499_000_000).contains("a change of 49.9 points"), "{}", said(499_000_000));
+        assert!(said(501_000_000).contains("no rise, however large, would have been clear"), "{}", said(501_000_000));
     }
 
     #[test]

@@ -76,3 +76,36 @@ pub fn doctor_page(checkup: &DoctorReport) -> Page {
     });
     Page { sections }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(area: &str, what: &str, state: &'static str, remedy: Option<&str>) -> CheckRow {
+        let found = format!("{what} found");
+        CheckRow { area: area.into(), what: what.into(), state, found, remedy: remedy.map(str::to_string) }
+    }
+
+    #[test]
+    fn each_area_is_a_table_and_what_is_missing_comes_last() {
+        let of = |checks: Vec<CheckRow>| doctor_page(&DoctorReport { schema: "", checks }).sections;
+        let sections = of(vec![
+            check("KVM", "/dev/kvm", "good", None),
+            check("KVM", "nested", "limited", Some("load it")),
+            check("Recording", "perf", "missing", Some("install it")),
+        ]);
+        let tables: Vec<(&str, usize)> = sections
+            .iter()
+            .filter_map(|section| Some((section.title.as_str(), section.table.as_ref()?.rows.len())))
+            .collect();
+        assert_eq!(tables, [("KVM", 2), ("Recording", 1)]);
+        assert_eq!(sections[0].table.as_ref().unwrap().rows[1], ["limited", "nested", "nested found"]);
+        let said = |sections: &[PageSection]| -> Vec<(String, bool)> {
+            sections.last().unwrap().sentences.iter().map(|of| (of.text.clone(), of.warning)).collect()
+        };
+        let missing = [("nested: load it", false), ("perf: install it", true)];
+        assert_eq!(said(&sections), missing.map(|(text, warns)| (text.to_string(), warns)));
+        let well = of(vec![check("KVM", "/dev/kvm", "good", None)]);
+        assert_eq!(said(&well), [("Nothing is missing.".to_string(), false)]);
+    }
+}

@@ -584,6 +584,51 @@ mod tests {
         assert_eq!(texts[0].text, "Doubtful: fewer than 2 hosts on a side in every comparison.");
     }
 
+    #[test]
+    fn a_page_says_what_was_compared_and_what_is_advised() {
+        let by_kernel = [
+            comparison(FleetBy::Kernel, [6, 6], [6, 6]),
+            comparison(FleetBy::Kernel, [1, 6], [9, 9]),
+            comparison(FleetBy::Host, [1, 1], [1, 40]),
+        ];
+        let note = |by: FleetBy, of: &FleetComparison| {
+            let page = fleet_page(&fleet(by, vec![of.clone()]));
+            let of_comparison = page.sections.iter().find(|section| section.title.starts_with("6.1.0 and 6.8.0"));
+            of_comparison.unwrap().notes.iter().find(|note| note.contains("per second of a vCPU")).unwrap().clone()
+        };
+        assert_eq!(note(FleetBy::Kernel, &by_kernel[0]), "Rates and cost are per second of a vCPU.");
+        assert!(note(FleetBy::Kernel, &by_kernel[1]).starts_with("With one host on a side"));
+        assert!(note(FleetBy::Host, &by_kernel[2]).starts_with("With one recording on a side"));
+        let advice = |hosts, low_ns_per_s, high_ns_per_s| FleetAdvice {
+            change: "poll less".to_string(),
+            hosts,
+            gain_kind: "host_cpu".to_string(),
+            low_ns_per_s,
+            high_ns_per_s,
+            method: "replayed".to_string(),
+        };
+        let mut found = fleet(FleetBy::Kernel, vec![by_kernel[0].clone()]);
+        found.advice = vec![advice(1, 0, 2_000), advice(3, 2_000, 2_000), advice(1_200, 1_000, 2_000)];
+        found.left_out = vec![LeftOutFile { path: "a.parquet".to_string(), why: "is cut".to_string() }];
+        let page = fleet_page(&found);
+        let said = |title: &str| -> Vec<String> {
+            let section = page.sections.iter().find(|section| section.title == title).unwrap();
+            section.sentences.iter().map(|of| of.text.clone()).collect()
+        };
+        assert_eq!(
+            said("What is advised"),
+            [
+                "on 1 host, gain up to 2.00us/s of host cpu (replayed): poll less",
+                "on 3 hosts, gain 2.00us/s of host cpu (replayed): poll less",
+                "on 1,200 hosts, gain 1.00us to 2.00us/s of host cpu (replayed): poll less",
+            ]
+        );
+        assert_eq!(said("Fleet").last().unwrap(), "left out: a.parquet: is cut");
+        let differs = said("What differs by kernel");
+        assert_eq!(differs.len(), 1, "{differs:?}");
+        assert!(differs[0].starts_with("6.8.0 costs 20.0% more in msr exits than 6.1.0"), "{differs:?}");
+    }
+
     /// Of many comparisons, one in twenty would be certain by chance.
     #[test]
     fn a_headline_is_corrected_for_all_comparisons() {

@@ -37,11 +37,12 @@ pub(crate) fn gang_summary(rows: &GangRows) -> PageSection {
         section.sentences.push(plain(alone(rows)));
         return section;
     }
+    let turns = shared_cores(rows).map_or("", |_| ", other virtual cores' turns included");
     let sentence = |row: &GangRow<DurationStatsRow>| {
         let lost = if row.forced_out.count == 0 {
             String::new()
         } else {
-            format!("; time lost {}", length(Some(row.forced_out.sum_ns)))
+            format!("; time lost {}{turns}", length(Some(row.forced_out.sum_ns)))
         };
         plain(format!(
             "VM {}: {} of {} core runs ganged; of threads that had not ceded, {} of {} exits forced ({}){lost}",

@@ -556,7 +556,7 @@ fn injected(report: &Report) -> Option<PageSection> {
         .take(VECTORS)
         .map(|row| {
             let called = row.name.as_ref().map_or(row.vector.to_string(), |name| format!("{}, {name}", row.vector));
-            format!("{} of {:#04x} ({called})", thousands(row.count), row.vector)
+            format!("{:#04x} ({called}): {}", row.vector, thousands(row.count))
         })
         .collect();
     if vectors.len() > VECTORS {
@@ -564,7 +564,7 @@ fn injected(report: &Report) -> Option<PageSection> {
     }
     (!list.is_empty()).then(|| PageSection {
         title: "Interrupts injected, by vector".into(),
-        sentences: vec![plain(list.join(", "))],
+        sentences: vec![plain(list.join("; "))],
         ..PageSection::default()
     })
 }
@@ -575,7 +575,7 @@ fn signs(report: &Report) -> Option<PageSection> {
         column("events", false, 0),
         column("what they show", true, 0),
         column("tracepoint", true, 1),
-        column("in", true, 2),
+        column("in process", true, 2),
     ];
     let row = |row: &SignRow| {
         let number = row.process.map_or_else(|| "?".to_string(), |process| process.to_string());

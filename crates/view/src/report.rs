@@ -805,6 +805,11 @@ impl CoverageLine {
     pub(crate) fn is_cut(&self) -> bool {
         LedgerLine::CUT.iter().any(|line| line.id() == self.id)
     }
+
+    /// Whether it says that a recording does not tell how many events were lost.
+    pub(crate) fn leaves_losses_untold(&self) -> bool {
+        LedgerLine::UNTOLD_LOSSES.iter().any(|line| line.id() == self.id)
+    }
 }
 
 /// `Exits open while records were lost; they are counted but not timed: 12 (first at byte 4096)`.

@@ -90,12 +90,13 @@ fn work(run: &SimReport) -> Option<PageSection> {
     let threads = run.threads.iter().map(|thread| ("thread of the host".to_string(), thread));
     let loads = run.loads.iter().map(|load| ("clients outside".to_string(), load));
     let all = vms.chain(threads).chain(loads);
-    let rows: Vec<_> =
-        all.filter(|(_, work)| work.done > 0 || work.latency.is_some()).map(|(what, work)| row(what, work)).collect();
+    let all: Vec<_> = all.filter(|(_, work)| work.done > 0 || work.latency.is_some()).collect();
+    let is_timed = all.iter().any(|(_, work)| work.latency.is_some());
+    let rows: Vec<_> = all.into_iter().map(|(what, work)| row(what, work)).collect();
     let mut columns = vec![column("name", true, 0), column("what", true, 2), column("done/s", false, 0)];
     columns.extend(LATENCY.iter().map(|&title| column(title, false, if title == "mean" { 1 } else { 0 })));
     (!rows.is_empty()).then(|| PageSection {
-        title: "Work done, and how long each took".into(),
+        title: if is_timed { "Work done, and how long each took" } else { "Work done" }.into(),
         table: Some(Table { columns, rows }),
         ..PageSection::default()
     })

@@ -416,10 +416,9 @@ impl TrialEffectRow {
         metric_text(&self.unit, value)
     }
 
-    /// The bounds of the mean with this setting, as far as the change has any ([`exitscope_trial::MetricEffect::bounds`]).
+    /// The bounds of the mean with this setting, as far as the change has any ([`exitscope_trial::bounds_of_mean`]).
     pub fn bounds(&self) -> (Option<f64>, Option<f64>) {
-        let of = |percent: Option<f64>| Some(self.in_force.filter(|value| *value > 0.0)? * (1.0 + percent? / 100.0));
-        (of(self.low_percent), of(self.high_percent))
+        exitscope_trial::bounds_of_mean(self.in_force, (self.low_percent, self.high_percent))
     }
 
     /// What was predicted, of what is in force as it was measured; none if nothing was predicted.

@@ -4,7 +4,7 @@ use crate::advice::{AdviceReport, AdviceRow};
 use crate::exit_bound::ExitBoundRow;
 use crate::halt::ClockRow;
 use crate::names::{percent, thousands};
-use crate::report::SelectionRow;
+use crate::report::{CoverageLine, SelectionRow};
 use crate::verdict_context::VerdictContext;
 use exitscope_analysis::record_commands::{HowToRecord, Missed};
 use exitscope_analysis::{Facts, Verdict, VerdictInput, VerdictState};
@@ -144,6 +144,8 @@ impl VerdictRow {
             verdict: &verdict,
             cpus: words.cpus,
             has_steal: words.has_steal,
+            untold_losses: advised
+                .is_some_and(|advised| advised.coverage.iter().any(CoverageLine::leaves_losses_untold)),
             not_judged: not_judged.unwrap_or_default(),
         };
         row.amount = context.amount();
@@ -161,7 +163,8 @@ impl VerdictRow {
         let VerdictWords { vcpus, wanted, cpus, core_runs: (runs, ganged), .. } = *words;
         let record = |missed: &[Missed]| words.how.clause(missed);
         let mostly = cause.filter(|(_, cost)| cost.saturating_mul(20) >= time.0);
-        let exits_cost = if words.has_steal { "Exits cost" } else { "Exits, and steal during them, take" };
+        let exits = exits_cost(words.has_steal, words.has_turns || words.sleeps.is_some());
+        let exits_cost = format!("E{}", &exits[1..]);
         let text = match state {
             VerdictState::ExitsDominate => {
                 let costliest =
@@ -224,8 +227,7 @@ impl VerdictRow {
             let what = match state {
                 VerdictState::StealDominates => "steal takes",
                 VerdictState::PollingBurns => "polling takes",
-                _ if !words.has_steal => "exits, and steal during them, take",
-                _ => "exits cost",
+                _ => exits,
             };
             format!("; {what} {}", percent(time.0, wall.0))
         });
@@ -260,6 +262,15 @@ impl VerdictRow {
             self.exit_bound = Some(bound);
         }
         self
+    }
+}
+
+/// What a verdict says that exits do with vCPU time, by whether all steal is told from it, or some.
+pub(crate) fn exits_cost(has_steal: bool, has_some_steal: bool) -> &'static str {
+    match (has_steal, has_some_steal) {
+        (true, _) => "exits cost",
+        (false, true) => "exits, and steal that was not recorded, take",
+        (false, false) => "exits, and steal during them, take",
     }
 }
 

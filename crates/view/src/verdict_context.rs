@@ -24,6 +24,8 @@ pub(crate) struct VerdictContext<'a> {
     pub cpus: u32,
     /// Whether steal was recorded, all of it.
     pub has_steal: bool,
+    /// Whether the trace does not say how many events were lost.
+    pub untold_losses: bool,
     /// What rules could not judge.
     pub not_judged: Vec<&'static str>,
 }
@@ -119,6 +121,9 @@ impl VerdictContext<'_> {
     pub fn sure(&self) -> String {
         let Verdict { wall, hidden, unknown, .. } = *self.verdict;
         match hidden.0.saturating_add(unknown.0) {
+            0 if self.untold_losses => {
+                "no part of vCPU time is unknown; whether events were lost is not recorded".to_string()
+            }
             0 => "no part of vCPU time is unknown or lost".to_string(),
             some => format!("the {} of vCPU time that is unknown or lost cannot change it", percent(some, wall.0)),
         }

@@ -113,6 +113,8 @@ fn by_vcpu(rows: &YieldRows, report: &Report) -> PageSection {
         column("p99", false, 8),
         column("steal", false, 4),
     ];
+    // Whom a yield names is seldom recorded.
+    let names_vcpus = !rows.targets.is_empty() || rows.other_targets > 0;
     let row = |row: &YieldRow| {
         let known = row.known();
         let gave = row.gave_target + row.gave_sibling + row.gave_other + row.kept_cpu;
@@ -126,7 +128,7 @@ fn by_vcpu(rows: &YieldRows, report: &Report) -> PageSection {
             percent(row.sibling_preempted, known),
             percent(row.sibling_runnable, known),
             percent(row.no_runnable_sibling, known),
-            percent(row.gave_target, gave),
+            if names_vcpus { percent(row.gave_target, gave) } else { "-".to_string() },
             percent(row.gave_sibling, gave),
             percent(row.gave_other, gave),
             percent(row.kept_cpu, gave),

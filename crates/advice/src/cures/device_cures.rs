@@ -138,6 +138,10 @@ pub(crate) const FW_CFG: &str = "firmware and kernels read it while they boot: t
 pub(crate) const PCI: &str = "guests access it when they boot and when drivers start: there is nothing to set; if \
     that goes on, the rip of the exits shows what accesses it (lspci, agents that look at devices)";
 
+/// `synic_update_vector` of arch/x86/kvm/hyperv.c; hv-apicv of QEMU's docs/system/i386/hyperv.rst.
+const WITHOUT_AUTO_EOI: &str = "on a host whose processor virtualises the APIC (APICv, AVIC), also hv-apicv (QEMU from 6.2 on; libvirt: \
+    <avic state='on'/> in <features><hyperv>): with hv-synic Windows else uses AutoEOI, for which KVM switches that off";
+
 /// `clocksource_watchdog` of kernel/time/clocksource.c has Linux leave an unstable TSC. Windows without the timers falls back to the
 /// RTC or the PM timer; what `hv-stimer` needs: QEMU's docs/system/i386/hyperv.rst.
 static HPET: Cure = Cure {
@@ -158,6 +162,7 @@ static HPET: Cure = Cure {
         when!(WindowsGuest: libvirt("features/hyperv", "<synic state='on'/>")),
         when!(WindowsGuest: libvirt("features/hyperv", "<stimer state='on'/>")),
         when!(WindowsGuest: qemu("-cpu …,hv-time,hv-vpindex,hv-synic,hv-stimer")),
+        when!(WindowsGuest: by_hand(WITHOUT_AUTO_EOI)),
         when!(OtherClock: libvirt("clock", "<timer name='hpet' present='no'/>")),
         when!(OtherClock: qemu("-machine hpet=off")),
     ],
@@ -206,6 +211,7 @@ static RTC: Cure = Cure {
         when!(WindowsGuest: libvirt("features/hyperv", "<synic state='on'/>")),
         when!(WindowsGuest: libvirt("features/hyperv", "<stimer state='on'/>")),
         when!(WindowsGuest: qemu("-cpu …,hv-time,hv-vpindex,hv-synic,hv-stimer")),
+        when!(WindowsGuest: by_hand(WITHOUT_AUTO_EOI)),
         by_hand("a Linux guest has no use for the RTC while it runs: look for a program that reads /dev/rtc0"),
     ],
     xen: "viridian=1 in the domain's xl.cfg, for Windows guests",

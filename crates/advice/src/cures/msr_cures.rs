@@ -225,6 +225,10 @@ static END_OF_MESSAGE: Cure = Cure {
     payer: NOBODY,
 };
 
+/// `hv-apicv` in QEMU's docs/system/i386/hyperv.rst.
+pub(crate) const OF_HV_APICV: &str = "where a processor does not virtualise the APIC (APICv, AVIC), a guest without AutoEOI is slower: mind the \
+    hosts that the VM may migrate to";
+
 static STIMER: Cure = Cure {
     title: "Let the guest ask for fewer timers",
     change: "let the guest ask for fewer timers: each arming of a synthetic timer is an exit, whatever the mode",
@@ -233,25 +237,31 @@ static STIMER: Cure = Cure {
     ..IN_GUEST
 };
 
-/// `kvm_arch_init_vcpu` in QEMU's target/i386/kvm/kvm.c: invtsc_mig_blocker, unless user_tsc_khz is set.
+/// QEMU's hv-time offers the counter and the page together (HYPERV_FEAT_TIME of target/i386/kvm/kvm.c), and libvirt's hypervclock is
+/// hv-time. KVM has the page say that it is invalid where it has no stable TSC to go by (`compute_tsc_page_parameters` of
+/// arch/x86/kvm/hyperv.c). `kvm_arch_init_vcpu` in QEMU's target/i386/kvm/kvm.c: invtsc_mig_blocker, unless user_tsc_khz is set.
 static REFERENCE_TIME: Cure = Cure {
     title: "Switch the guest's clock to the reference TSC page",
     change: "have the guest read its time from Hyper-V's reference TSC page, without an exit, instead of the register",
     switches: &[],
     settings: &[
-        libvirt("clock", "<timer name='hypervclock' present='yes'/>"),
-        qemu("-cpu …,hv-time"),
         by_hand(
-            "a guest that has the page and reads the register nevertheless has found its TSC unstable: mend that on \
-                the host first (constant TSC). Then invtsc may help (-cpu …,invtsc=on,tsc-frequency=HZ; libvirt: \
+            "QEMU and libvirt offer the page with the register (hv-time; hypervclock): a guest of theirs has it, and does not use it. KVM \
+                marks the page invalid while the host's own clock is not its TSC: \
+                /sys/devices/system/clocksource/clocksource0/current_clocksource on the host has to be tsc, and its dmesg says why it \
+                is not",
+        ),
+        by_hand(
+            "where it is, the guest has found its TSC unstable: invtsc may help (-cpu …,invtsc=on,tsc-frequency=HZ; libvirt: \
                 <feature policy='require' name='invtsc'/> and <timer name='tsc' frequency='HZ'/>)",
         ),
+        by_hand("another VMM has to offer the page (HV_REFERENCE_TSC_AVAILABLE)"),
     ],
     xen: "viridian=[\"base\",\"reference_tsc\"] in the domain's xl.cfg",
     helps: CureCondition::Always,
     least: Least::Nothing("from 0 (if the guest has the page and does not trust it) to all their time"),
     acts: Acts::AtStart,
-    risk: "with hv-time, none known; with invtsc, QEMU refuses to migrate or to save the VM, unless tsc-frequency is \
+    risk: "with the page, none known; with invtsc, QEMU refuses to migrate or to save the VM, unless tsc-frequency is \
         given, and then it goes only to hosts of that frequency, or that scale it",
     payer: "with invtsc, whoever migrates VMs",
 };

@@ -13,7 +13,7 @@ use crate::cures::device_cures::{
     SERIAL_PORT, SERIAL_STATUS,
 };
 use crate::cures::msr_cures::{
-    EOIS, IPI_TO_HALTED, IPI_TO_HALTED_ALONE, IPI_TO_ITSELF, IPIS, OF_AVIC, TIMERS, TSC, TSC_WRITES,
+    EOIS, IPI_TO_HALTED, IPI_TO_HALTED_ALONE, IPI_TO_ITSELF, IPIS, OF_AVIC, OF_HV_APICV, TIMERS, TSC, TSC_WRITES,
 };
 use crate::cures::passed_msrs::{MsrEvidence, PassedMsr, TSC_READS};
 use crate::cures::table::source;
@@ -682,10 +682,16 @@ impl JudgedVm<'_> {
         let forces =
             if account.forces > 0 { "; these exits force other vCPUs out, which is a part of the gain" } else { "" };
         let change = format!("{}{name}: {}{forces}", self.idle_words(), cure.change);
-        // Xen takes its part from the domain's configuration, or the guest.
-        let acts = if self.host.xen && cure.acts == Acts::WithModule { Acts::AtStart } else { cure.acts };
-        // What is said of AVIC is of AMD's processors.
-        let risk = if self.input.is_vmx && cure.risk == OF_AVIC { OF_APICV } else { cure.risk };
+        let is_inhibited = cure.switches.iter().any(|of| of.of_apic && self.has(of)) && self.inhibited().is_some();
+        // Xen takes its part from the domain's configuration, or the guest; so does an option of the VM's in place of a switch.
+        let is_of_vm = self.host.xen || is_inhibited;
+        let acts = if is_of_vm && cure.acts == Acts::WithModule { Acts::AtStart } else { cure.acts };
+        let risk = match cure.risk {
+            _ if is_inhibited => OF_HV_APICV,
+            // What is said of AVIC is of AMD's processors.
+            OF_AVIC if self.input.is_vmx => OF_APICV,
+            risk => risk,
+        };
         let (rule, title, payer) = (CURE, cure.title.into(), cure.payer);
         self.advise(AdviceText { rule, subject, title, change, risk, payer, acts }, settings, range, facts, judgement)
     }

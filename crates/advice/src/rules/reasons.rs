@@ -728,10 +728,11 @@ fn is_timer_storm(vm: &JudgedVm<'_>) -> bool {
     happened(vm, KvmActivity::TimerEmulated).saturating_mul(2) >= vm.input.of_reasons(vm.id, &[SYSTEM_REGISTERS]).count
 }
 
-/// The timers that KVM emulates: `kvm_timer_should_fire` and `timer_emulate` of arch/arm64/kvm/arch_timer.c, `get_timer_map` for which.
+/// The timers that KVM emulates: `kvm_timer_should_fire` and `timer_emulate` of arch/arm64/kvm/arch_timer.c, `get_timer_map` and
+/// `timer_set_traps` for which, and `__timer_enable_traps` of arch/arm64/kvm/hyp/nvhe/timer-sr.c.
 const TIMER_STORM: &str = "a timer storm: most of these exits have KVM emulate a timer (kvm_timer_emulate) that the guest programs \
-    again and again. The virtual timer (CNTV) of a guest that is not nested needs no exit; a nested guest's, and the physical one without \
-    ECV, do. After a restore or a migration, a guest re-arms a timer at once if it is long overdue or its offset (CNTVOFF) was not \
+    again and again. The virtual timer (CNTV) of a guest that is not nested needs no exit; a nested guest's does, and so \
+    does the physical one where the host runs without VHE, or gives the guest's counter an offset and has no CNTPOFF (ECV). After a restore or a migration, a guest re-arms a timer at once if it is long overdue or its offset (CNTVOFF) was not \
     restored: `perf record -e kvm:kvm_sys_access` shows which register";
 
 /// `ARM_EXCEPTION_IRQ`, and scause with its highest bit (arch/riscv/kvm/vcpu_exit.c).

@@ -1,6 +1,7 @@
 //! What the tests share: the corpus and the command.
 #![allow(dead_code)]
 
+pub mod kept;
 pub mod server;
 
 use exitscope_skips::{Part, Skipped, skip};

@@ -35,8 +35,8 @@ pub(super) fn shorter(knob: &'static Knob, limit: u64, cpus: f64, later: f64, re
             ),
             AdviceSetting::ByHand(tried.into()),
         ],
-        risk: "wake-ups come later, by some microseconds, and by more if CPUs go into deep idle states (the recording \
-            does not show by how much, as these halts did not block); it acts on all VMs"
+        risk: "wake-ups come later, each by the time that blocking and waking take: microseconds, and many more of them if CPUs go into \
+            deep idle states (the recording does not show how many, as these halts did not block); it acts on all VMs"
             .into(),
         payer: format!("the guests: {later:.0} wake-ups a second come later").into(),
         undo: RESTORE.into(),
