@@ -107,6 +107,8 @@ pub struct HowToRecord {
     recorded: Vec<Missed>,
     /// Names of events of which the recording has all.
     events: EventNames,
+    /// Its KVM is the one for guests without hardware's help, which has no `kvm_exit`.
+    is_pvm: bool,
     never_fires: bool,
     has_run_states: bool,
 }
@@ -123,6 +125,7 @@ impl HowToRecord {
             recorded: Missed::ALL.into_iter().filter(is_listed).collect(),
             // A trace.dat names every event of its kernel, whether or not it was recorded; a text, those that came.
             events: if info.format.starts_with("trace.dat") { EventNames::default() } else { info.names.clone() },
+            is_pvm: info.setting("host", "back_end") == Some("kvm_pvm"),
             never_fires: false,
             has_run_states: false,
         }
@@ -131,7 +134,7 @@ impl HowToRecord {
     /// The same, knowing what came.
     pub fn with(&self, facts: &Facts) -> HowToRecord {
         HowToRecord {
-            never_fires: self.was_recorded(Missed::Exits) && facts.has_no_kvm_exit(),
+            never_fires: (self.is_pvm || self.was_recorded(Missed::Exits)) && facts.has_no_kvm_exit(),
             has_run_states: facts.has_run_states(),
             ..self.clone()
         }

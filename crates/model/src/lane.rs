@@ -86,6 +86,8 @@ pub struct RecordedTracepoints {
     pub runs: bool,
     /// `sched_switch` of threads; on Xen, run states.
     pub switches: bool,
+    /// One of those has come: perf lists `sched_switch` also where it never fires, as on a host whose tracer may not see it.
+    pub switched: bool,
     /// `kvm_vcpu_wakeup`: a halt of which it does not tell found an event pending. So it is on Xen, which does not poll.
     pub halts: bool,
     /// `kvm_halt_poll_ns`: a poll that failed is told.
@@ -515,7 +517,7 @@ impl Lane {
     ) {
         let code = ExitCode::of_userspace(reason, errno);
         let stay = UserStay::of(reason, errno);
-        let user_parts = phase_events::user_parts(stay, self.recorded.switches);
+        let user_parts = phase_events::user_parts(stay, &self.recorded);
         let reason = code.number as u32;
         self.hand_over();
         self.account(event.at);

@@ -92,3 +92,24 @@ fn accesses_in_hand_when_kvm_exit_fires_belong_to_no_exit() {
         assemble(&[detail(1_000, SubjectKind::Port, true, 0x80), leaves, event(1_200, EventKind::Enter)]);
     assert_eq!((rows.len(), rows[0].subject, rows[0].events, ledger.get(LedgerLine::OutsideExit)), (1, None, 2, 1));
 }
+
+/// perf lists what it was asked to record, also where it never fires: then nothing shows whether a vCPU's thread slept.
+#[test]
+fn a_halt_in_user_space_is_not_divided_where_no_switch_ever_came() {
+    let mut names = EventNames::default();
+    names.intern("sched:sched_switch");
+    let info = TraceInfo { format: "perf.data".into(), names, ..TraceInfo::default() };
+    let halt = |at| event(at, EventKind::UserspaceExit { reason: 5, errno: 0 });
+    let parts = |before: &[Event]| {
+        let (mut rows, mut ledger, mut assembler) = (Vec::new(), Ledger::default(), Assembler::of(&info));
+        let halts = [run(500), halt(1_000), run(9_000), halt(10_000), run(12_000)];
+        assembler.push(&[before, &halts].concat(), &mut rows, &mut ledger);
+        assembler.finish(&mut rows, &mut ledger);
+        let of = |part| rows.iter().fold(0, |sum, row: &Exit| sum + row.part(part).0);
+        (of(TimePart::Undivided), of(TimePart::User))
+    };
+    assert_eq!(parts(&[]), (10_000, 0));
+    let switch = EventKind::Switch { prev: Tid(70), sleeps: true, next: Tid(71), prev_name: ThreadName::new(b"other") };
+    let others = Event { tid: Tid(70), vm: VmId(0), cpu: PcpuId(3), ..event(100, switch) };
+    assert_eq!(parts(&[others]), (0, 10_000), "its own would have come, too");
+}

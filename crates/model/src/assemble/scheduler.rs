@@ -7,7 +7,7 @@
 //! ```
 
 use super::{Assembler, CPU_CACHE, thread_key};
-use crate::lane::{LanePosition, LaneRunState, NO_CPU, RecordedTracepoints};
+use crate::lane::{Lane, LanePosition, LaneRunState, NO_CPU, RecordedTracepoints};
 use crate::{Event, EventKind, Ledger, LedgerLine, RunState};
 use exitscope_units::{Moment, Tid, VmId};
 
@@ -117,7 +117,7 @@ impl Assembler {
         (self.kinds.switches, self.kinds.wakeups, self.kinds.handlers) = (true, true, true);
         // They say when vCPUs were blocked, and what they ran in a halt is cost: Xen does not poll.
         if !self.recorded.halts {
-            self.now_recorded(RecordedTracepoints { switches: true, halts: true, ..self.recorded });
+            self.now_recorded(RecordedTracepoints { switches: true, switched: true, halts: true, ..self.recorded });
         }
         if (from, to) == (RunState::Blocked, RunState::Runnable) {
             self.woken_from(event);
@@ -200,8 +200,9 @@ impl Assembler {
         let at = event.at;
         self.note_sched_event(at);
         self.kinds.switches = true;
-        if !self.recorded.switches {
-            self.now_recorded(RecordedTracepoints { switches: true, ..self.recorded });
+        if !self.recorded.switched {
+            self.now_recorded(RecordedTracepoints { switches: true, switched: true, ..self.recorded });
+            self.lanes.iter_mut().for_each(Lane::is_switched);
         }
         if self.by_runner {
             return self.switches_runner(event, prev, sleeps, next, ledger);

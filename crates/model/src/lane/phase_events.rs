@@ -1,6 +1,6 @@
 //! What a lane makes of events that mark the steps of its open exit's way.
 
-use super::{BesideRows, Lane, LanePosition, LaneRunState};
+use super::{BesideRows, Lane, LanePosition, LaneRunState, RecordedTracepoints};
 use crate::codes::{KVM_EXIT_UNKNOWN, UserStay};
 use crate::{Exit, ExitCode, ExitPhase, Handler, PhaseBoundary, SubjectWord, TimePart};
 use exitscope_units::{Moment, Nanos};
@@ -131,6 +131,13 @@ impl Lane {
         }
     }
 
+    /// The first switch of the recording: from now on those say whether who halts in user space sleeps.
+    pub fn is_switched(&mut self) {
+        if self.user_parts == (TimePart::Undivided, TimePart::Halted) {
+            self.user_parts.0 = TimePart::User;
+        }
+    }
+
     /// The scheduler wakes the thread, or gives it a CPU. If nothing said that it had none, it lost one since its last event.
     pub fn account_up_to_scheduler(&mut self, at: Moment) {
         let told = self.user_parts;
@@ -146,13 +153,14 @@ impl Lane {
 ///
 /// If the thread of a vCPU that was kicked sleeps, the VMM keeps it from running. After an access or a halt it sleeps for the
 /// guest's sake. Where nothing says whether it sleeps, nothing says what the time is.
-pub(super) fn user_parts(stay: UserStay, switches: bool) -> (TimePart, TimePart) {
-    let asleep = match stay {
-        UserStay::Kicked => TimePart::Stopped,
-        UserStay::Halted => TimePart::Halted,
-        UserStay::Served => TimePart::User,
+pub(super) fn user_parts(stay: UserStay, recorded: &RecordedTracepoints) -> (TimePart, TimePart) {
+    let (asleep, is_told) = match stay {
+        UserStay::Kicked => (TimePart::Stopped, recorded.switches),
+        // Who halts sleeps, and each sleep would have been told.
+        UserStay::Halted => (TimePart::Halted, recorded.switched),
+        UserStay::Served => (TimePart::User, recorded.switches),
     };
-    (if switches { TimePart::User } else { unless_told(asleep) }, asleep)
+    (if is_told { TimePart::User } else { unless_told(asleep) }, asleep)
 }
 
 /// What such time is as long as nothing says whether the thread sleeps.
