@@ -300,13 +300,19 @@ const fn pages() -> [Twins; 4] {
     ]
 }
 
-const fn registers() -> [Twins; 10] {
+const fn registers() -> [Twins; 11] {
     [
         twins(
             "timer",
             wrmsr(&["kvm_msr: msr_write 6e0 = 0x{n}"]),
             bare("PREEMPTION_TIMER rip 0x1000 info1 0x0 info2 0x0 intr_info 0x0 error_code 0x0"),
             "timers that expire: arming less often is another exit's cure",
+        ),
+        twins(
+            "Hyper-V's EOI and TPR",
+            wrmsr(&["kvm_msr: msr_write 40000070 = 0x0"]),
+            wrmsr(&["kvm_msr: msr_write 40000073 = 0x1001"]),
+            "the register of the page by which KVM avoids some of the ends",
         ),
         twins(
             "Hyper-V messages' end",

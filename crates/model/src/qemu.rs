@@ -18,6 +18,7 @@ const WORDS: &[(&str, &[&str])] = &[
     (
         CPU,
         &[
+            "hv-apicv",
             "hv-ipi",
             HV_ALL,
             "hv-stimer",

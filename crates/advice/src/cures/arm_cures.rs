@@ -119,14 +119,14 @@ const DEBUG: &str = "the guest uses debug registers: a debugger or perf's breakp
 const SET_AND_WAY: &str = "cache maintenance by set and way";
 
 /// `access_dcsw` of arch/arm64/kvm/sys_regs.c, `kvm_set_way_flush` of arch/arm64/kvm/mmu.c.
-const FLUSHES: &str = "the guest cleans its caches by set and way, as firmware does before it switches them: KVM flushes all memory of the VM at \
-    the first, and there is nothing to set";
+const FLUSHES: &str = "the guest cleans its caches by set and way, as firmware does before it switches them: KVM flushes all memory of the VM if \
+    its caches were on, and once more when they go off or on (processors with FWB need no flush); there is nothing to set";
 
 const MEMORY: &str = "memory registers, caches off";
 
 /// HCR_TVM of arch/arm64/include/asm/kvm_arm.h; `access_vm_reg` of arch/arm64/kvm/sys_regs.c, `kvm_toggle_cache` of arch/arm64/kvm/mmu.c.
-const CACHES_OFF: &str = "KVM traps these registers from a guest's cleaning by set and way on until its caches are on, as while it boots; \
-    there is nothing to set";
+const CACHES_OFF: &str = "KVM traps these registers from a vCPU's reset, and from a guest's cleaning by set and way on, until its caches are on \
+    (not on processors with FWB); there is nothing to set";
 
 /// `access_gic_sre` of arch/arm64/kvm/sys_regs.c.
 const SRE: &str = "the guest's kernel checks whether it reaches its GIC by system registers, once for each CPU";

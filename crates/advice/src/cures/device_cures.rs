@@ -166,8 +166,9 @@ static HPET: Cure = Cure {
         when!(OtherClock: libvirt("clock", "<timer name='hpet' present='no'/>")),
         when!(OtherClock: qemu("-machine hpet=off")),
     ],
-    xen: "in a Linux guest: echo xen (or tsc) > /sys/devices/system/clocksource/clocksource0/current_clocksource; viridian=1 for \
-        Windows; then hpet=0 in the domain's xl.cfg",
+    // viridian=1 has neither timers nor the page (xl.cfg.5, "defaults").
+    xen: "in a Linux guest: echo xen (or tsc) > /sys/devices/system/clocksource/clocksource0/current_clocksource; for Windows \
+        viridian=[\"defaults\",\"reference_tsc\",\"stimer\"]; then hpet=0 in the domain's xl.cfg",
     helps: CureCondition::Outside,
     least: HPET_READS,
     acts: Acts::AtStart,
@@ -214,7 +215,7 @@ static RTC: Cure = Cure {
         when!(WindowsGuest: by_hand(WITHOUT_AUTO_EOI)),
         by_hand("a Linux guest has no use for the RTC while it runs: look for a program that reads /dev/rtc0"),
     ],
-    xen: "viridian=1 in the domain's xl.cfg, for Windows guests",
+    xen: "viridian=[\"defaults\",\"reference_tsc\",\"stimer\"] in the domain's xl.cfg, for Windows guests",
     helps: CureCondition::Outside,
     least: REPLACED,
     acts: Acts::AtStart,
@@ -232,8 +233,9 @@ static PIT: Cure = Cure {
     least: Least::All,
     acts: Acts::AtStart,
     // Posted interrupts: `vmx_can_use_vtd_pi` in arch/x86/kvm/vmx/posted_intr.c asks for irqchip_in_kernel, which either is.
-    risk: "interrupt remapping in the guest, as more than 255 vCPUs need it, needs the split irqchip; VFIO's posted \
-        interrupts need an irqchip in the kernel, which both are",
+    // TDX: `tdx_kvm_init` of QEMU's target/i386/kvm/tdx.c.
+    risk: "interrupt remapping in the guest, as more than 255 vCPUs need it, needs the split irqchip, and so does a TDX guest, which \
+        QEMU does not start otherwise; VFIO's posted interrupts need an irqchip in the kernel, which both are",
     payer: NOBODY,
 };
 
@@ -246,7 +248,8 @@ pub(crate) static IRQCHIP: Cure = Cure {
     helps: CureCondition::ByMovingIn,
     least: Least::All,
     acts: Acts::AtStart,
-    risk: "interrupt remapping in the guest, as more than 255 vCPUs need it, needs the split irqchip",
+    risk: "interrupt remapping in the guest, as more than 255 vCPUs need it, needs the split irqchip, and so does a TDX guest, which \
+        QEMU does not start otherwise",
     payer: NOBODY,
 };
 
@@ -256,8 +259,8 @@ static LOCAL_APIC: Cure = Cure {
         through memory, with an exit each time",
     switches: APICV,
     settings: &[qemu("-cpu …,x2apic=on"), libvirt("cpu", "<feature policy='require' name='x2apic'/>")],
-    xen: "x2apic is offered by default, and a Linux guest without nox2apic uses it: assisted_x2apic=1 in the domain's xl.cfg then \
-        spares exits",
+    xen: "x2apic is offered by default, and a Linux guest without nox2apic uses it; Xen then uses the processor's APIC virtualisation by \
+        itself, unless apicv=0 is on its command line",
     helps: CureCondition::Always,
     least: WITH_HARDWARE,
     acts: Acts::WithModule,
@@ -278,15 +281,15 @@ pub(crate) static LOCAL_APIC_BY_AVIC: Cure = Cure {
 /// Its page, which the guest reaches through memory.
 pub(crate) const APIC_PAGE: &str = "local APIC";
 
-/// Xen has APIC virtualisation for Intel's processors alone (XEN_SYSCTL_PHYSCAP_X86_ASSISTED_X2APIC).
+/// Xen has APIC virtualisation for Intel's processors alone. An event channel's upcall ends at the local APIC as well:
+/// `sysvec_xen_hvm_callback` of Linux' drivers/xen/events/events_base.c.
 pub(crate) static LOCAL_APIC_ON_SVM: Cure = Cure {
-    title: "Use x2APIC or event channels in the guest",
-    change: "let the guest use x2APIC, which spares the emulation of an instruction, or event channels, which spare \
-        the exit as well: the guest reaches its local APIC through memory, with an exit each time, and Xen has no \
-        APIC virtualisation on AMD's processors",
+    title: "Use x2APIC in the guest",
+    change: "let the guest use x2APIC, which spares the emulation of an instruction: the guest reaches its local APIC through memory, with \
+        an exit each time, and Xen has no APIC virtualisation on AMD's processors",
     switches: &[],
     settings: &[],
-    xen: "x2apic is offered by default, and a Linux guest without nox2apic uses it; PVH, or PV drivers in an HVM guest, use event channels",
+    xen: "x2apic is offered by default, and a Linux guest without nox2apic uses it",
     acts: Acts::AtStart,
     ..LOCAL_APIC
 };
@@ -361,7 +364,7 @@ static KEYBOARD: Cure = Cure {
     least: Least::All,
     acts: Acts::AtStart,
     risk: "no PS/2 keyboard and mouse: use USB or virtio input where there is a display; some guests reboot through it; needs \
-        QEMU 7.0 and libvirt 10.7 or later",
+        QEMU 7.0 and libvirt 10.7 or later, and no vmport=on",
     payer: NOBODY,
 };
 

@@ -44,8 +44,8 @@ pub(crate) static MSRS: &[ExitSource] = &[
     msr(0x4000_0071, 0x4000_0071, "Hyper-V IPIs", C(&HV_IPIS)),
     apic(0x80, 0xb0, EOIS, C(&EOI)),
     msr(0x808, 0x80b, EOIS, C(&EOI)),
-    msr(0x4000_0070, 0x4000_0070, HV_EOIS, Remedy::Leave(HV_EOI)),
-    msr(0x4000_0072, 0x4000_0072, HV_EOIS, Remedy::Leave(HV_EOI)),
+    msr(0x4000_0070, 0x4000_0070, HV_EOIS, C(&HV_EOI)),
+    msr(0x4000_0072, 0x4000_0072, HV_EOIS, C(&HV_EOI)),
     msr(0x48, 0x48, "speculation control", Passed(&SPEC_CTRL)),
     msr(0x49, 0x49, "branch predictor barriers", Passed(&COMMANDS)),
     msr(0x10b, 0x10b, "flushes of the L1 data cache", Passed(&COMMANDS)),
@@ -142,10 +142,26 @@ pub(crate) const EOIS: &str = "APIC's EOI and TPR";
 const HV_EOIS: &str = "Hyper-V's EOI and TPR";
 
 /// No bit of an MSR bitmap stands for these numbers (`svm_msrpm_offset` of arch/x86/kvm/svm; Intel's SDM, volume 3, "MSR-Bitmap
-/// Address"); `kvm_hv_vapic_msr_write` of arch/x86/kvm/hyperv.c answers.
-const HV_EOI: &str = "the guest ends its interrupts through Hyper-V's registers (hv-vapic), which no processor lets \
-    through: each access is an exit, also where the APIC is virtualised; KVM avoids some of them by a page that the \
-    guest shares with it";
+/// Address"); `kvm_hv_vapic_msr_write` of arch/x86/kvm/hyperv.c answers. With hv-apicv QEMU does not recommend them
+/// (HV_APIC_ACCESS_RECOMMENDED in `hyperv_fill_cpuids` of target/i386/kvm/kvm.c).
+static HV_EOI: Cure = Cure {
+    title: "Let the guest end interrupts at the APIC (hv-apicv)",
+    change: "where the processor virtualises the APIC (APICv, AVIC), have the guest end its interrupts there: through Hyper-V's registers \
+        (hv-vapic) each end and each task priority is an exit, on any processor; KVM avoids some of the ends by a page that the guest \
+        shares with it",
+    switches: &[],
+    settings: &[
+        libvirt("features/hyperv", "<avic state='on'/>"),
+        qemu("-cpu …,hv-apicv"),
+        by_hand("hv-apicv is of QEMU 6.2 and later: with it QEMU does not recommend Hyper-V's registers to the guest"),
+    ],
+    xen: "apic_assist of viridian=, which is on by default, spares a part of the ends of interrupts",
+    helps: CureCondition::Always,
+    least: WITH_HARDWARE,
+    acts: Acts::AtStart,
+    risk: OF_HV_APICV,
+    payer: NOBODY,
+};
 
 /// `spapr_vty`: H_PUT_TERM_CHAR takes 16 bytes at most (hw/char/spapr_vty.c of QEMU).
 static TERM_CHAR: Cure = Cure {
@@ -257,7 +273,8 @@ static REFERENCE_TIME: Cure = Cure {
         ),
         by_hand("another VMM has to offer the page (HV_REFERENCE_TSC_AVAILABLE)"),
     ],
-    xen: "viridian=[\"base\",\"reference_tsc\"] in the domain's xl.cfg",
+    // A list without "defaults" takes the others away: `hvm_set_viridian_features` of tools/libs/light/libxl_x86.c, xl.cfg.5.
+    xen: "viridian=[\"defaults\",\"reference_tsc\"] in the domain's xl.cfg, and what is in its list already",
     helps: CureCondition::Always,
     least: Least::Nothing("from 0 (if the guest has the page and does not trust it) to all their time"),
     acts: Acts::AtStart,
@@ -295,7 +312,8 @@ static IPI: Cure = Cure {
         ),
         SENDERS,
     ],
-    xen: "use event channels: PVH, or PV drivers in an HVM guest",
+    // `xen_send_IPI_one` of Linux' drivers/xen/events/events_base.c: EVTCHNOP_send.
+    xen: "fewer vCPUs, or fewer wake-ups in the guest: by event channels each interrupt is an exit, too",
     helps: CureCondition::Always,
     least: WITH_HARDWARE,
     acts: Acts::WithModule,
@@ -369,7 +387,7 @@ static HV_IPIS: Cure = Cure {
         libvirt("features/hyperv", "<tlbflush state='on'/>"),
         qemu("-cpu …,hv-vpindex,hv-ipi,hv-tlbflush"),
     ],
-    xen: "viridian=[\"base\",\"hcall_remote_tlb_flush\",\"hcall_ipi\"] in the domain's xl.cfg",
+    xen: "viridian=[\"defaults\",\"hcall_remote_tlb_flush\",\"hcall_ipi\"] in the domain's xl.cfg, and what is in its list already",
     helps: CureCondition::Always,
     least: Least::Nothing("from 0 (if each goes to a single vCPU) to all their time"),
     acts: Acts::AtStart,
@@ -413,7 +431,11 @@ static APERF: Cure = Cure {
     title: "Read APERF and MPERF less often in the guest",
     change: "let the guest read APERF and MPERF less often",
     settings: &[
-        by_hand("in the guest: turbostat, cpupower monitor and reads of scaling_cur_freq are what reads them"),
+        // `arch_scale_freq_tick` of arch/x86/kernel/cpu/aperfmperf.c.
+        by_hand(
+            "in the guest: turbostat and cpupower monitor read them; so does each tick of Linux where the guest's CPUID has APERFMPERF, \
+                which ends if the VMM does not offer that",
+        ),
         by_hand(
             "from Linux 6.17 on KVM lets guests read them without an exit if the VMM asks for it \
                 (KVM_X86_DISABLE_EXITS_APERFMPERF), which QEMU up to 10.2 does not; they are the CPU's then, not the vCPU's, and mean \
@@ -449,7 +471,9 @@ pub(crate) static PMU: Cure = Cure {
         by_hand("in the guest: end `perf` and profilers that run all the time"),
         MEDIATED,
     ],
-    xen: "vpmu=off on Xen's command line",
+    // Off unless asked for, and each access exits then, too: docs/misc/xen-command-line.pandoc, `vpmu_do_msr` of xen/arch/x86/cpu/vpmu.c.
+    xen: "in the guest: nmi_watchdog=0 on its kernel's command line, and end perf and profilers that run all the time; Xen's vpmu= does not \
+        spare these exits",
     helps: CureCondition::Always,
     least: Least::All,
     acts: Acts::AtStart,

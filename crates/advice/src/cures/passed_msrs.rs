@@ -68,7 +68,7 @@ pub(crate) static SPEC_CTRL: PassedMsr = PassedMsr {
 pub(crate) static COMMANDS: PassedMsr =
     PassedMsr { on_intel: Passing::ByCpuid, on_amd: Passing::ByCpuid, toggled: None };
 
-/// `vmx_vcpu_after_set_cpuid`; AMD's processors have no XFD.
+/// `vmx_vcpu_after_set_cpuid`, to read alone; AMD's processors have no XFD.
 pub(crate) static XFD_ERR: PassedMsr = PassedMsr { on_intel: Passing::ByCpuid, on_amd: Passing::Absent, toggled: None };
 
 /// `vmx_set_msr`: MSR_IA32_XFD.

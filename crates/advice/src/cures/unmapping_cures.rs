@@ -155,7 +155,9 @@ pub(crate) static BY_RECLAIM: Cure = Cure {
     change: "run fewer or smaller VMs, or lock this one's memory: the host is short of memory, and kswapd unmaps the guest's pages to \
         reclaim them (kvm_unmap_hva_range in its thread)",
     settings: &[RECLAIM, libvirt("memoryBacking", "<locked/>"), qemu("-overcommit mem-lock=on")],
-    risk: "locked memory is never reclaimed: the host has to find its memory elsewhere, or kills processes",
+    // "Memory Backing" and "Memory Tuning" of libvirt's docs/formatdomain.rst.
+    risk: "locked memory is never reclaimed: the host has to find its memory elsewhere, or kills processes; with <locked/> libvirt lifts the \
+        limit on what QEMU may lock, which <hard_limit> in <memtune> bounds again, with room for QEMU itself",
     payer: "other users of the host's memory",
     ..TAKEN_AWAY
 };

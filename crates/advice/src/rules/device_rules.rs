@@ -1293,7 +1293,8 @@ mod tests {
     #[test]
     fn an_idle_vm_is_told_so_and_xen_has_its_own_words() {
         const XEN_CLOCK: &str = "in a Linux guest: echo xen (or tsc) > \
-            /sys/devices/system/clocksource/clocksource0/current_clocksource; viridian=1 for Windows; then hpet=0 in the domain's xl.cfg";
+            /sys/devices/system/clocksource/clocksource0/current_clocksource; for Windows \
+            viridian=[\"defaults\",\"reference_tsc\",\"stimer\"]; then hpet=0 in the domain's xl.cfg";
         let idle = judged(SubjectKind::Mmio, 0xfed0_00f0, 1_000, 15 * US, true, false);
         assert!(idle.advice()[0].plan().change.starts_with("this VM has nothing to do and keeps the host busy; HPET"));
         let busy = judged(SubjectKind::Mmio, 0xfed0_00f0, 1_000, 15 * US, false, false);

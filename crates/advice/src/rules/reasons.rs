@@ -730,8 +730,8 @@ fn is_timer_storm(vm: &JudgedVm<'_>) -> bool {
 
 /// The timers that KVM emulates: `kvm_timer_should_fire` and `timer_emulate` of arch/arm64/kvm/arch_timer.c, `get_timer_map` and
 /// `timer_set_traps` for which, and `__timer_enable_traps` of arch/arm64/kvm/hyp/nvhe/timer-sr.c.
-const TIMER_STORM: &str = "a timer storm: most of these exits have KVM emulate a timer (kvm_timer_emulate) that the guest programs \
-    again and again. The virtual timer (CNTV) of a guest that is not nested needs no exit; a nested guest's does, and so \
+const TIMER_STORM: &str = "a timer storm, or a host without VHE: most of these exits have KVM emulate a timer (kvm_timer_emulate), which it does \
+    when the guest programs that, and without VHE each time that it loads the vCPU. The virtual timer (CNTV) of a guest that is not nested needs no exit; a nested guest's does, and so \
     does the physical one where the host runs without VHE, or gives the guest's counter an offset and has no CNTPOFF (ECV). After a restore or a migration, a guest re-arms a timer at once if it is long overdue or its offset (CNTVOFF) was not \
     restored: `perf record -e kvm:kvm_sys_access` shows which register";
 
@@ -746,7 +746,7 @@ const SBI_CALLS: &str = "the guest calls its firmware (timers, IPIs, remote fenc
 
 /// `kvm_riscv_vcpu_virtual_insn` of arch/riscv/kvm/vcpu_insn.c: WFI and accesses to CSRs; no event says which.
 const VIRTUAL_INSTRUCTIONS: &str = "the guest executes instructions that KVM answers: WFI, by which it halts, or accesses to CSRs, and no \
-    event of KVM shows which; with sched_switch, what a vCPU slept in them is a halt";
+    event shows which CSRs; those that halt have kvm:kvm_vcpu_wakeup, and with sched_switch, what a vCPU slept in them is a halt";
 
 /// `gstage_page_fault` of arch/riscv/kvm/vcpu_exit.c: `(htval << 2) | (stval & 3)`.
 const GUEST_PAGE_FAULTS: &str = "the guest accesses memory that is not mapped for it, or a device that is emulated there: kvm_exit's HTVAL is \
@@ -813,9 +813,9 @@ const KICKS: &str = "KVM has a vCPU take an interrupt that a sibling sent, by th
 const LOGGING: &str = "the guest's memory is logged, as the exits for a full log show (PML_FULL, KVM_EXIT_DIRTY_RING_FULL), and these pages \
     fault for it when they are written first: it ends with the migration, the backup or the display that it is for (`virsh domjobinfo DOMAIN`)";
 
-/// EXIT_REASON_TDCALL of arch/x86/include/uapi/asm/vmx.h; `handle_tdvmcall` of arch/x86/kvm/vmx/tdx.c.
-const TDCALLS: &str = "a TDX guest calls its host, and no tracepoint shows what for: `trace-cmd record -p function -l \
-    'tdx_*' -l '*_tdvmcall'` shows which of KVM's functions answer";
+/// EXIT_REASON_TDCALL of arch/x86/include/uapi/asm/vmx.h; `tdcall_to_vmx_exit_reason` and `handle_tdvmcall` of arch/x86/kvm/vmx/tdx.c.
+const TDCALLS: &str = "a TDX guest asks its host for something that has no exit reason of its own: to convert pages (KVM_EXIT_HYPERCALL \
+    follows), or for a quote and the like (KVM_EXIT_TDX): `perf record -e kvm:kvm_userspace_exit -e kvm:kvm_exit` shows which";
 
 /// KVM_EXIT_MEMORY_FAULT of Documentation/virt/kvm/api.rst; `kvm_mmu_prepare_memory_fault_exit` of arch/x86/kvm/mmu/mmu.c.
 const MEMORY_FAULT: &str = "the guest uses memory as private that is shared, or the other way round, and user space converts it: no \
@@ -878,10 +878,11 @@ const WINDOWS_WITH_APICV: &str = "the processor virtualises the APIC, as other e
     kvm:kvm_inj_virq -e kvm:kvm_nested_vmexit -e kvm:kvm_apicv_inhibit_changed -e kvm:kvm_exit` shows what still \
     waits for a window (NMIs, a nested guest, an APIC that is inhibited now and then)";
 
-/// `vcpu_load_eoi_exitmap` of arch/x86/kvm/x86.c: vectors of level-triggered pins, and with a split irqchip of routes.
-pub(crate) const EOI_INDUCED: &str = "the processor virtualises the APIC, and leaves the guest only for the ends of interrupts of which an I/O \
-    APIC must hear: level-triggered ones, and with a split irqchip those that are routed through it; devices with MSI or MSI-X \
-    (virtio, VFIO) have none";
+/// `vcpu_load_eoi_exitmap` of arch/x86/kvm/x86.c, which has Hyper-V's SynIC in it (`synic_update_vector`); `kvm_ioapic_scan_entry` of
+/// arch/x86/kvm/ioapic.c, and `kvm_scan_ioapic_routes` for a split irqchip. Direct timers go past the SynIC: `stimer_notify_direct`.
+pub(crate) const EOI_INDUCED: &str = "the processor virtualises the APIC, and leaves the guest only for the ends of interrupts of which KVM must \
+    hear: level-triggered ones, those of the RTC and the PIT where KVM is the I/O APIC, and those of Hyper-V's SynIC, as of synthetic \
+    timers that send messages (hv-stimer-direct avoids these); devices with MSI or MSI-X (virtio, VFIO) have none";
 
 /// Why AVIC did not deliver them, as numbers of `enum avic_ipi_failure_cause` (arch/x86/include/asm/svm.h).
 const FALLBACKS: &[KvmActivity] = &[
@@ -1091,9 +1092,7 @@ static WINDOWS: Cure = Cure {
     change: "have the processor virtualise the APIC: without that, an interrupt that the guest cannot take yet waits for an exit at \
         the moment when it can, and so do task priorities",
     switches: APICV,
-    settings: &[by_hand(
-        "for a Windows guest, hv-vapic spares the writes of its task priority (libvirt: <vapic state='on'/> in <hyperv>)",
-    )],
+    settings: &[],
     xen: "apicv is on by default where the processor has it",
     helps: CureCondition::Always,
     least: WITH_HARDWARE,
@@ -1133,8 +1132,10 @@ static NPT: Knob = Knob {
     ..SHADOW_VMCS
 };
 
+/// CR3: `vmx_set_cr0` of arch/x86/kvm/vmx/vmx.c.
 const SHADOWS_STILL: &str = "page faults leave the guest, too, where it was given fewer bits of physical addresses than the host has (-cpu \
-    …,phys-bits=…, kvm_intel's allow_smaller_maxphyaddr), and writes of CR3 while it has paging off or a debugger single-steps it";
+    …,phys-bits=…, kvm_intel's allow_smaller_maxphyaddr), and writes of CR3 while it has paging off, where kvm_intel's \
+    unrestricted_guest is N";
 
 static SHADOWING: Cure = Cure {
     title: "Switch EPT or NPT on",
@@ -1169,8 +1170,10 @@ static NESTED: Cure = Cure {
             "in the guest: `exitscope record` there shows what its guests leave for; each exit spared there spares several here",
         ),
         by_hand(
+            // EVMCS1_UNSUPPORTED_* of arch/x86/kvm/vmx/hyperv.h (evmcs.h), and QEMU's docs/system/i386/hyperv.rst.
             "for Hyper-V as the guest's hypervisor, on Intel: hv-evmcs (with hv-vapic), an enlightened VMCS, which it reads and \
-                writes in memory",
+                writes in memory; it takes posted interrupts, APIC virtualisation, PML and the preemption timer from it: measure with \
+                and without",
         ),
         by_hand(
             "where nobody needs it (Windows' virtualisation-based security): remove virtualisation from the guest \
@@ -1341,7 +1344,7 @@ mod tests {
             (made(svm(0x60), None), "keep interrupts", "nohz_full", "exits a second for interrupts of the host"),
             (made(vmx(7), None), "virtualise the APIC", "enable_apicv", "interrupt windows"),
             (made(svm(0x64), None), "virtualise the APIC", "avic", "interrupt windows"),
-            (made(vmx(43), None), "virtualise the APIC", "hv-vapic", "interrupt windows"),
+            (made(vmx(43), None), "virtualise the APIC", "enable_apicv", "interrupt windows"),
             (made(vmx(14), None), "KVM shadows its page tables", "ept", "page tables that KVM shadows"),
             (made(vmx(58), None), "KVM shadows its page tables", "ept", "page tables that KVM shadows"),
             (made(svm(0xa2), None), "KVM shadows its page tables", "npt", "page tables that KVM shadows"),
@@ -1459,7 +1462,7 @@ mod tests {
             ),
             (made(svm(0x78).of_nested(), None), "(L1)", CauseSubject::Group("halts of nested guests")),
             (made(ExitCode::INTR, None), "the VMM wants the thread for", CauseSubject::Group("returns for a signal")),
-            (made(vmx(77), None), "no tracepoint shows", CauseSubject::Group("what TDX guests ask for")),
+            (made(vmx(77), None), "no exit reason of its own", CauseSubject::Group("what TDX guests ask for")),
             (
                 Made { activities: &[KvmActivity::AvicIncompleteIpi(2)], ..made(svm(0x401), None) },
                 "AVIC does not find",
@@ -1509,9 +1512,9 @@ mod tests {
         let logged = judged("x86_64", &Made { beside: Some(vmx(62)), ..written });
         assert!(said(&logged, vmx(48)).contains("PML_FULL"), "{:?}", logged.causes);
         assert!(said(&judged("x86_64", &written), vmx(48)).starts_with("Changed"));
-        // Hyper-V's EOI leaves whatever virtualises the APIC.
+        // Hyper-V's EOI leaves whatever virtualises the APIC, unless the guest is told to use that.
         let eoi = judged("x86_64", &made(vmx(32), Some((D::Msr, true, 0x4000_0070))));
-        assert!(said(&eoi, vmx(32)).contains("no processor lets through"), "{:?}", eoi.causes);
+        assert!(said(&eoi, vmx(32)).starts_with("Changed"), "{:?}", eoi.causes);
     }
 
     /// Pages fault again, or for the first time in the recording; the thread that unmaps says who takes them away, and what is off does not.

@@ -11,7 +11,7 @@
 use super::device_rules::{AdviceText, GainRange, JudgedVm, Thing, VmSubjectExits};
 use super::simulated_gain::InKernelPath;
 use crate::CitedFactId;
-use crate::cures::cure::{Acts, REPLACES, by_hand, libvirt, qemu};
+use crate::cures::cure::{Acts, REPLACES, by_hand, qemu};
 use crate::evidence::subject_stats::SubjectStats;
 use crate::judgement::{AdviceId, CitedValue, GainMethod, Judgement, Rule, Topic};
 use crate::setting::AdviceSetting;
@@ -97,7 +97,7 @@ impl JudgedVm<'_> {
         let settings = match self.host.xen {
             true => vec![by_hand("use PV drivers, whose doorbells are event channels")],
             false => vec![
-                libvirt("devices", "<driver … ioeventfd='on'/>"),
+                by_hand("libvirt, in the device's <disk> or <interface>: <driver … ioeventfd='on'/>"),
                 qemu("-device virtio-…-pci,…,ioeventfd=on"),
                 AdviceSetting::ByHand(kvm.into()),
             ],

@@ -63,7 +63,11 @@ const HAD: [Had; 5] = [
         what: "share of that waiting during which domain 0 had the CPU",
         title: "Give domain 0 CPUs of its own",
         change: "give domain 0 CPUs of its own: while these vCPUs waited, it mostly had theirs",
-        settings: &["dom0_max_vcpus= and dom0_vcpus_pin on Xen's command line, or `xl vcpu-pin Domain-0 …` now"],
+        // `sched_init_vcpu` of xen/common/sched/core.c pins domain 0 alone.
+        settings: &[
+            "dom0_max_vcpus=N and dom0_vcpus_pin on Xen's command line, or `xl vcpu-pin Domain-0 …` now",
+            "keep the guests off these CPUs, as cpus=\"all,^0-3\" in each domain's xl.cfg, or `xl vcpu-pin DOMAIN all all,^0-3` now",
+        ],
         risk: "guests have fewer CPUs left",
         payer: HAD_THEM,
         undo: "restore the affinities, or Xen's command line",

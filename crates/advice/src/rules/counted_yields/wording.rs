@@ -67,9 +67,9 @@ fn name_holder() -> CountedAdvice {
         settings: vec![
             // `_raw_yield_cpu` of arch/s390/lib/spinlock.c.
             by_hand(
-                "a hypervisor that offers X'9C' (z/VM from 5.3 on and 5.2 by service, KVM): since late 2006 Linux's lock code gives X'44' only where it is missing",
+                "a guest kernel of Linux 5.5 or later, which gives no X'44'; since late 2006 its lock code gives it only where the hypervisor has no X'9C' (z/VM from 5.3 on and 5.2 by service, and KVM, have it)",
             ),
-            by_hand("what issues them: `perf record -g -e s390:s390_diagnose -a sleep 10` in the guest; drivers that wait (udelay) issue X'44', too"),
+            by_hand("what issues them: `perf record -g -e s390:s390_diagnose -a sleep 10` in the guest; before Linux 5.5 drivers that wait (udelay) issue X'44', too"),
         ],
         gain: OF_NAMING,
         evidence: Vec::new(),
@@ -98,7 +98,7 @@ fn yield_later(source: CountSource) -> CountedAdvice {
             settings.push(by_hand(
                 "only if the KVM host is itself a guest or an LPAR whose CPUs are preempted: kvm's diag9c_forwarding_hz, 0 by default, passes X'9C' on to the hypervisor below",
             ));
-            "have the guest yield later: KVM ignores most of its X'9C', as it does where the named vCPU is on a CPU already, or cannot run on this one"
+            "have the guest yield later: KVM ignores most of its X'9C', as it does where the named vCPU is on a CPU already, or sleeps"
         }
         CountSource::Fcx102 | CountSource::DiagStat => {
             "have guests yield later: most X'9C' that FCX102 counts name a virtual processor that is dispatched already"

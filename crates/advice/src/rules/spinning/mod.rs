@@ -290,6 +290,7 @@ fn idle_yields(
         // Other machines have no window, nor lock code that looks so often before it yields.
         let has_window = host.arch.starts_with("x86") && !host.xen || host.is_s390();
         let why = match trials.spins.is_empty() {
+            _ if host.arch == "aarch64" => wording::CONTENDED_ON_ARM64,
             _ if !has_window => wording::CONTENDED,
             true => return untried(input, facts, cost, judgement),
             false => wording::CONTENDED_AND_TRIED,

@@ -38,6 +38,12 @@ macro_rules! seldom_found {
 /// Why nothing is to be done about yields on machines where the host has no part in how long vCPUs spin.
 pub(super) const CONTENDED: &str = seldom_found!(": only the guest can change that");
 
+/// The same on arm64: `kvm_vcpu_should_clear_twe` of arch/arm64/kvm/arm.c.
+pub(super) const CONTENDED_ON_ARM64: &str = seldom_found!(
+    ": only the guest can change that; KVM traps WFE only where the CPU has another task to run, or as the host's command line says by \
+     kvm-arm.wfe_trap_policy= (Linux 6.12 has it)"
+);
+
 /// Why nothing is said of some that take little time.
 pub(super) const LITTLE: &str = "yields take less than 1 % of the vCPUs' time: no rule looks at so little";
 pub(super) const YIELDS_UNTRIED: &str = "there were more yields than are kept for a replay";
@@ -64,8 +70,8 @@ impl PreemptedHolders {
         settings.extend(self.locks.settings());
         if self.undirected {
             settings.push(by_hand(
-                "a guest kernel that names the lock's holder when it yields, by X'9C': since late 2006 Linux's lock code gives X'44' only \
-                 where the hypervisor has no X'9C'",
+                "a guest kernel that names the lock's holder when it yields, by X'9C': Linux from 5.5 on gives no X'44', and since late 2006 its \
+                 lock code gives it only where the hypervisor has no X'9C'",
             ));
         }
         AdviceWords {
@@ -105,7 +111,7 @@ impl ParavirtualLocks {
                 ),
             ],
             ParavirtualLocks::Xen => vec![by_hand(
-                "a guest kernel without xen_nopvspin on its command line: a vCPU that waits for a lock then blocks instead of spinning",
+                "a guest kernel without nopvspin (xen_nopvspin in older ones) on its command line: a vCPU that waits for a lock then blocks instead of spinning",
             )],
         }
     }
