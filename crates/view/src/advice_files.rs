@@ -15,11 +15,11 @@ use std::io::{self, Write};
 /// A form that settings can be printed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingsFormat {
-    /// a tuned profile.
+    /// A tuned profile.
     Tuned,
-    /// a file of modprobe.d.
+    /// A file of modprobe.d.
     Modprobe,
-    /// a file of tmpfiles.d, which writes sysfs at boot.
+    /// A file of tmpfiles.d, which writes sysfs at boot.
     Sysfs,
     /// Elements of libvirt's domain XML.
     Libvirt,
@@ -32,9 +32,9 @@ pub enum SettingsFormat {
 impl SettingsFormat {
     fn what(self) -> &'static str {
         match self {
-            SettingsFormat::Tuned => "A tuned profile",
-            SettingsFormat::Modprobe => "A file of modprobe.d",
-            SettingsFormat::Sysfs => "A file of tmpfiles.d",
+            SettingsFormat::Tuned => "a tuned profile",
+            SettingsFormat::Modprobe => "a file of modprobe.d",
+            SettingsFormat::Sysfs => "a file of tmpfiles.d",
             SettingsFormat::Libvirt => "libvirt's domain XML",
             SettingsFormat::Qemu => "QEMU's command line",
             SettingsFormat::Script => "a script",
