@@ -110,7 +110,8 @@ pub const SETTINGS: &[SettingDefinition] = &[
         place: SettingPlace::File("/sys/kernel/mm/transparent_hugepage/enabled"),
         values: SettingValues::Words(&["always", "madvise", "never"]),
         judged_by_cost: true,
-        about: "Which memory gets huge pages at a page fault; existing pages stay as they are",
+        about: "Which memory gets huge pages: at a page fault at once, and bit by bit where khugepaged makes them of existing pages; \
+            huge pages that are there stay",
         source: THP,
     },
     SettingDefinition {

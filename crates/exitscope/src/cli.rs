@@ -1107,8 +1107,8 @@ pub struct LabExitsArgs {
 #[derive(Debug, Args)]
 pub struct LabArgs {
     /// How long each row is measured, all rounds together, like 500ms. An experiment takes that times its rows (exits
-    /// 95, delay 16, tracer 12, pio 7, haltpoll 22, yield 39, gang 12, vmexit 56), and about a third more for making guests
-    /// and warming up
+    /// 73, and up to 26 more where kvm_exit fires, delay 16, tracer 12, pio 7, haltpoll 22, yield 39, gang 12, vmexit 56), and
+    /// about a third more for making guests and warming up
     #[arg(long, value_name = "LENGTH", default_value = "200ms", value_parser = parse_length)]
     pub duration: Nanos,
     /// Rounds, in which all rows take turns; the intervals cover the variation from round to round

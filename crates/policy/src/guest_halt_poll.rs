@@ -33,7 +33,8 @@ pub const RELAX_COUNT: u64 = 201;
 params! {
     /// The tunables of guest halt polling.
     guest_halt_poll_ns: Nanos, KnobUnit::Nanos, 200_000, 0 => u32::MAX, KnobLocation::BuiltIn("haltpoll"), KnobMachines::Of("x86"),
-        "The longest a vCPU polls before it halts, in nanoseconds; 0 switches guest polling off";
+        "The longest a vCPU polls before it halts, in nanoseconds; 0 switches guest polling off, unless the limit has grown and may \
+            not shrink";
     guest_halt_poll_shrink: u32, KnobUnit::Factor, 2, 0 => u32::MAX, KnobLocation::BuiltIn("haltpoll"), KnobMachines::Of("x86"),
         "The limit is divided by this after a long halt; 0 resets it to 0";
     guest_halt_poll_grow: u32, KnobUnit::Factor, 2, 0 => u32::MAX, KnobLocation::BuiltIn("haltpoll"), KnobMachines::Of("x86"),

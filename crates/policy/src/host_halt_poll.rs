@@ -31,7 +31,7 @@ params! {
     halt_poll_ns_grow: u32, KnobUnit::Factor, 2, 0 => u32::MAX, KnobLocation::Module("kvm"), KnobMachines::All,
         "The poll is multiplied by this after a halt that a longer poll would have caught; 0 never grows";
     halt_poll_ns_grow_start: Nanos, KnobUnit::Nanos, 10_000, 0 => u32::MAX, KnobLocation::Module("kvm"), KnobMachines::All,
-        "The smallest poll but 0, in nanoseconds";
+        "The poll at which growing begins, in nanoseconds; it is smaller only where halt_poll_ns is";
     halt_poll_ns_shrink: u32, KnobUnit::Factor, 2, 0 => u32::MAX, KnobLocation::Module("kvm"), KnobMachines::All,
         "The poll is divided by this after a long halt; 0 resets it to 0. The default is 2 from Linux 6.11 on, before 0";
     halt_poll_max_steal: u32, KnobUnit::Percent, 10, 0 => 255, KnobLocation::Module("kvm"), KnobMachines::Of("s390"),
