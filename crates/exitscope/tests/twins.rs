@@ -365,7 +365,7 @@ const fn registers() -> [Twins; 11] {
         twins(
             "performance counters",
             wrmsr(&["kvm_msr: msr_write 38f = 0x70000000f"]),
-            rdmsr(&["kvm_msr: msr_read 3f8 = 0x{n}"]),
+            rdmsr(&["kvm_msr: msr_read 3fc = 0x{n}"]),
             "residencies of C-states: no counter of a PMU, and no profiler stops it",
         ),
     ]

@@ -100,6 +100,19 @@ impl fmt::Display for Nanos {
     }
 }
 
+/// A number as people read it.
+#[derive(Clone, Copy, Debug)]
+pub struct Thousands(pub u64);
+
+impl fmt::Display for Thousands {
+    /// `1,234,567`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let groups = self.0.checked_ilog10().unwrap_or(0) / 3;
+        write!(f, "{}", self.0 / 1_000_u64.pow(groups))?;
+        (0..groups).rev().try_for_each(|at| write!(f, ",{:03}", self.0 / 1_000_u64.pow(at) % 1_000))
+    }
+}
+
 /// A length of time in picoseconds: the grain of simulated time, fine enough for single cycles. The longest is 213 days.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Picos(pub u64);
@@ -266,5 +279,20 @@ mod tests {
         let (named, unnamed) = (VcpuId(3), VcpuId::on(PcpuId(3)));
         assert_eq!([named, unnamed, VcpuId::UNKNOWN].map(VcpuId::number), [Some(3), None, None]);
         assert_eq!([named, unnamed, VcpuId::UNKNOWN].map(VcpuId::known_by), [None, Some(PcpuId(3)), None]);
+    }
+
+    #[test]
+    fn numbers_are_divided_by_thousands() {
+        for (number, text) in [
+            (0, "0"),
+            (7, "7"),
+            (999, "999"),
+            (1_000, "1,000"),
+            (14_042, "14,042"),
+            (1_000_007, "1,000,007"),
+            (u64::MAX, "18,446,744,073,709,551,615"),
+        ] {
+            assert_eq!(std::format!("{}", Thousands(number)), text);
+        }
     }
 }

@@ -95,7 +95,7 @@ pub(crate) struct Cure {
     /// What must be on at the host; whether it is, is asked of the recording.
     pub switches: &'static [Switch],
     pub settings: &'static [AdviceSetting],
-    /// The same for a guest of Xen's.
+    /// The same for a guest of Xen's, if it is not what the settings say of the guest alone.
     pub xen: &'static str,
     /// When it helps.
     pub helps: CureCondition,
@@ -103,6 +103,18 @@ pub(crate) struct Cure {
     pub acts: Acts,
     pub risk: &'static str,
     pub payer: &'static str,
+}
+
+impl Cure {
+    /// What is to be set for a guest of Xen's; nothing if there is no such change on Xen.
+    pub fn for_xen(&self) -> Vec<AdviceSetting> {
+        let of_guest =
+            |setting: &&AdviceSetting| matches!(setting, AdviceSetting::ByHand(_) | AdviceSetting::GuestBoot(_));
+        match self.xen {
+            "" => self.settings.iter().filter(of_guest).cloned().collect(),
+            xen => vec![by_hand(xen)],
+        }
+    }
 }
 
 pub(crate) const NOBODY: &str = "nobody";

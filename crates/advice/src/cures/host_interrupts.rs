@@ -41,7 +41,9 @@ pub(crate) static HOST_INTERRUPTS: Cure = Cure {
         ),
         by_hand("perf itself: if it samples cycles, its interrupts are among these"),
     ],
-    xen: "",
+    // `dump_irqs` of xen/arch/x86/irq.c; docs/man/xl.1.pod.in.
+    xen: "`xl debug-keys i`, then `xl dmesg`, list the host's interrupts and the CPUs that take each; `xl vcpu-pin` gives the \
+        VM's vCPUs others",
     helps: CureCondition::Always,
     least: NOT_THE_VMS,
     acts: Acts::AtHost,

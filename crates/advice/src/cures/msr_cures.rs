@@ -8,7 +8,7 @@ use super::cure::{
     libvirt, qemu,
 };
 use super::guest_polling::TAKES_CPUS;
-use super::passed_msrs::{BASES, COMMANDS, RESIDENCY, SPEC_CTRL, SYSCALL, SYSENTER, XFD, XFD_ERR};
+use super::passed_msrs::{BASES, COMMANDS, L1D_FLUSHES, RESIDENCY, SPEC_CTRL, SYSCALL, SYSENTER, XFD, XFD_ERR};
 use crate::setting::{AdviceSetting, SettingCondition};
 use exitscope_model::SubjectKind;
 use exitscope_policy::Knob;
@@ -48,11 +48,12 @@ pub(crate) static MSRS: &[ExitSource] = &[
     msr(0x4000_0072, 0x4000_0072, HV_EOIS, C(&HV_EOI)),
     msr(0x48, 0x48, "speculation control", Passed(&SPEC_CTRL)),
     msr(0x49, 0x49, "branch predictor barriers", Passed(&COMMANDS)),
-    msr(0x10b, 0x10b, "flushes of the L1 data cache", Passed(&COMMANDS)),
+    msr(0x10b, 0x10b, "flushes of the L1 data cache", Passed(&L1D_FLUSHES)),
     msr(0x174, 0x176, "entry points of SYSENTER", Passed(&SYSENTER)),
     msr(0x1c4, 0x1c4, "XFD", Passed(&XFD)),
     msr(0x1c5, 0x1c5, "XFD's error", Passed(&XFD_ERR)),
-    msr(0x3f8, 0x3fe, "residencies of C-states", Passed(&RESIDENCY)),
+    msr(0x3f8, 0x3fa, "residencies of a package's C-states", Unjudged(PACKAGE_RESIDENCY)),
+    msr(0x3fc, 0x3fe, "residencies of C-states", Passed(&RESIDENCY)),
     msr(0x660, 0x660, "residencies of C-states", Passed(&RESIDENCY)),
     msr(0xc000_0081, 0xc000_0084, "entry points of SYSCALL", Passed(&SYSCALL)),
     msr(0xc000_0100, 0xc000_0102, "bases of FS and GS", Passed(&BASES)),
@@ -98,6 +99,10 @@ const ASYNC_PF: &str = "asynchronous page faults";
 const ASYNC: &str = "the guest acknowledges a page that the host had to read in first (MSR_KVM_ASYNC_PF_ACK), or \
     switches that on: the page faults are what matters, and `perf stat -a -e kvm:kvm_async_pf_not_present -e \
     kvm:kvm_async_pf_ready sleep 10` shows how many have to wait";
+
+/// MSR_PKG_C3_RESIDENCY and the two after it of arch/x86/include/asm/msr-index.h, which nothing in arch/x86/kvm has.
+const PACKAGE_RESIDENCY: &str = "KVM has no such registers, and refuses each access: the guest asks all the same, and the rip of the exits \
+    shows whose code it is (`perf record -e kvm:kvm_exit -e kvm:kvm_msr`)";
 
 /// Interrupts that one vCPU sends to another.
 pub(crate) const IPIS: &str = "IPIs";
@@ -442,6 +447,7 @@ static APERF: Cure = Cure {
                 something only where each vCPU has a CPU of its own",
         ),
     ],
+    xen: "in the guest: turbostat and cpupower monitor read them",
     ..IN_GUEST
 };
 

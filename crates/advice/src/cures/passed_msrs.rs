@@ -26,6 +26,10 @@ pub(crate) enum Passing {
     AfterWrite { or_virtual: bool },
     /// Where the guest's CPUID has it, from this kernel on; before it, once the guest has written it.
     ByCpuid,
+    /// The same from then on; before it, KVM does not know it.
+    ByCpuidOrUnknown,
+    /// Where the guest's CPUID has it, to read it.
+    ReadsByCpuid,
     /// Unless the guest's CPUID says that its processor is one of Intel's.
     UnlessIntel,
     /// Where the VMM gives the guest its C-states.
@@ -68,8 +72,13 @@ pub(crate) static SPEC_CTRL: PassedMsr = PassedMsr {
 pub(crate) static COMMANDS: PassedMsr =
     PassedMsr { on_intel: Passing::ByCpuid, on_amd: Passing::ByCpuid, toggled: None };
 
-/// `vmx_vcpu_after_set_cpuid`, to read alone; AMD's processors have no XFD.
-pub(crate) static XFD_ERR: PassedMsr = PassedMsr { on_intel: Passing::ByCpuid, on_amd: Passing::Absent, toggled: None };
+/// The same: MSR_IA32_FLUSH_CMD, which Linux 6.1 has in neither.
+pub(crate) static L1D_FLUSHES: PassedMsr =
+    PassedMsr { on_intel: Passing::ByCpuidOrUnknown, on_amd: Passing::ByCpuidOrUnknown, toggled: None };
+
+/// `vmx_vcpu_after_set_cpuid`, with MSR_TYPE_R; AMD's processors have no XFD.
+pub(crate) static XFD_ERR: PassedMsr =
+    PassedMsr { on_intel: Passing::ReadsByCpuid, on_amd: Passing::Absent, toggled: None };
 
 /// `vmx_set_msr`: MSR_IA32_XFD.
 pub(crate) static XFD: PassedMsr =
@@ -89,7 +98,7 @@ pub(crate) static SYSCALL: PassedMsr = PassedMsr { on_intel: Passing::Never, on_
 pub(crate) static TSC_READS: PassedMsr =
     PassedMsr { on_intel: Passing::Reads, on_amd: Passing::Trapped, toggled: None };
 
-/// `vmx_vcpu_create` with KVM_X86_DISABLE_EXITS_CSTATE.
+/// `vmx_vcpu_create` with KVM_X86_DISABLE_EXITS_CSTATE: those of a core.
 pub(crate) static RESIDENCY: PassedMsr =
     PassedMsr { on_intel: Passing::WithCstates, on_amd: Passing::Absent, toggled: None };
 
@@ -116,7 +125,8 @@ impl Passing {
             Passing::Always => "always",
             Passing::AfterWrite { or_virtual: false } => "from the first write on that is not zero",
             Passing::AfterWrite { or_virtual: true } => {
-                "from the first write on that is not zero, or always where the processor has V_SPEC_CTRL"
+                "from the first write on that is not zero, or always where the processor has V_SPEC_CTRL (since about Linux 6.17 only if \
+                the guest's CPUID has it)"
             }
             Passing::ByCpuid => match kernel {
                 None => {
@@ -125,6 +135,11 @@ impl Passing {
                 Some(kernel) if kernel < BY_CPUID => "from the first write on",
                 Some(_) => "where the guest's CPUID has it",
             },
+            Passing::ByCpuidOrUnknown if kernel.is_some() => "where the guest's CPUID has it",
+            Passing::ByCpuidOrUnknown => {
+                "where the guest's CPUID has it, since about Linux 6.4; earlier kernels refuse each access"
+            }
+            Passing::ReadsByCpuid => "where the guest's CPUID has it, but to read it alone",
             Passing::UnlessIntel => "unless the guest's CPUID says that its processor is one of Intel's",
             Passing::WithCstates => "where the VMM gives the guest its C-states (-overcommit cpu-pm=on)",
             Passing::Reads => "always, to read it",
@@ -153,7 +168,11 @@ impl PassedMsr {
             CodeList::Svm => ("on AMD's processors ", self.on_amd.clause(of.kernel).into(), Some(self.on_amd)),
             _ => ("", self.when(), None),
         };
+        let is_older = |than| of.kernel.is_some_and(|kernel| kernel < than);
         match passing {
+            Some(Passing::ByCpuidOrUnknown) if is_older(BY_CPUID) => {
+                return format!("{whose}each access is an exit, and refused before about Linux 6.4; {LOOK}");
+            }
             Some(Passing::Absent) => {
                 return format!("{whose}there is no such register: each access is an exit, and refused; {LOOK}");
             }
@@ -185,14 +204,16 @@ impl PassedMsr {
             None => is(self.on_intel) || is(self.on_amd),
         };
         let by_write = may_be(|passing| matches!(passing, Passing::AfterWrite { .. }));
-        let by_cpuid = may_be(|passing| passing == Passing::ByCpuid);
+        let by_cpuid = may_be(|passing| matches!(passing, Passing::ByCpuid | Passing::ByCpuidOrUnknown));
+        let reads = may_be(|passing| passing == Passing::ReadsByCpuid);
         let is_older = |than| of.kernel.is_some_and(|kernel| kernel < than);
         [
             (by_write && of.written == Some((0, 0)), "writes of zero alone"),
             (by_write && of.written.is_none(), "that the guest has not written it"),
             (may_be(|passing| passing == Passing::WithCstates), "a VMM that gives no C-states"),
             (may_be(|passing| passing == Passing::UnlessIntel), "that the guest is shown a processor of Intel's"),
-            (by_cpuid && !is_older(BY_CPUID), "that its CPUID lacks it"),
+            (reads, "writes"),
+            (reads || by_cpuid && !is_older(BY_CPUID), "that its CPUID lacks it"),
             (!of.no_nested, "a nested guest's accesses (`perf record -e kvm:kvm_nested_vmexit`)"),
             (!is_older(FILTERS), "a filter of the VMM's"),
             (by_cpuid && of.kernel.is_none(), "an older kernel"),
@@ -249,6 +270,20 @@ mod tests {
             MsrEvidence { kernel: old, ..OPEN },
             &["without an exit, from the first write on: repeated exits mean a nested"],
             &["filter", "CPUID", "older"],
+        );
+        says(&L1D_FLUSHES, OPEN, &["refuse each access", "an older kernel", "CPUID lacks it"], &["first write"]);
+        says(
+            &L1D_FLUSHES,
+            MsrEvidence { kernel: old, ..OPEN },
+            &["refused before about Linux 6.4"],
+            &["without an exit"],
+        );
+        says(&L1D_FLUSHES, MsrEvidence { kernel: new, ..OPEN }, &["CPUID lacks it"], &["an older kernel"]);
+        says(
+            &XFD_ERR,
+            OPEN,
+            &["to read it alone: repeated exits mean writes, that its CPUID lacks it"],
+            &["6.4", "first write"],
         );
         says(&BASES, MsrEvidence { no_nested: true, ..OPEN }, &["always: repeated exits mean a filter"], &["nested"]);
         says(

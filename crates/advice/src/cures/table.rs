@@ -3,7 +3,7 @@
 use super::arm_cures::ARM64;
 use super::device_cures::DEVICES;
 use super::msr_cures::{HCALLS, MSRS};
-use crate::cures::cure::ExitSource;
+use crate::cures::cure::{ExitSource, Remedy};
 use crate::evidence::input::RecordedHost;
 use exitscope_model::{Architecture, SubjectKind};
 
@@ -23,7 +23,10 @@ pub(crate) fn source(host: &RecordedHost, is_qemu: bool, kind: SubjectKind, key:
         Some(Architecture::Arm64) => &[ARM64],
         Some(Architecture::Riscv | Architecture::S390 | Architecture::Loongarch | Architecture::Mips) | None => &[],
     };
-    let is_here = |row: &&ExitSource| !row.of_qemu || is_qemu || host.xen;
+    let is_here = |row: &&ExitSource| match host.xen {
+        true => !matches!(row.answer, Remedy::Cure(cure) if cure.for_xen().is_empty()),
+        false => !row.of_qemu || is_qemu,
+    };
     let mut rows = rows.iter().copied().flatten().filter(is_here);
     rows.find(|row| row.kind == kind && (row.range.0..=row.range.1).contains(&key))
 }
@@ -31,12 +34,23 @@ pub(crate) fn source(host: &RecordedHost, is_qemu: bool, kind: SubjectKind, key:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cures::cure::{Least, Remedy};
+    use crate::cures::cure::Least;
     use crate::setting::AdviceSetting;
 
     fn named(arch: &str, is_qemu: bool, kind: SubjectKind, key: u64) -> Option<&'static str> {
         let host = RecordedHost { arch: arch.to_string(), ..RecordedHost::default() };
         source(&host, is_qemu, kind, key).map(|row| row.name)
+    }
+
+    #[test]
+    fn xen_has_no_row_whose_change_is_none_of_its() {
+        let of = |xen, key| {
+            let host = RecordedHost { xen, ..RecordedHost::default() };
+            source(&host, false, SubjectKind::Msr, key).map(|row| row.name)
+        };
+        // Direct synthetic timers.
+        assert_eq!((of(false, 0x4000_0084), of(true, 0x4000_0084)), (Some("Hyper-V messages' end"), None));
+        assert_eq!(of(true, 0xe7), Some("APERF and MPERF"));
     }
 
     #[test]

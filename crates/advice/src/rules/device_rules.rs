@@ -7,7 +7,7 @@ use super::not_judged::{Gap, Lacks};
 use super::simulated_gain::{InKernelPath, Simulate, how_simulated, spared};
 use super::{polling, reasons};
 use crate::cause::{CauseSubject, Covered, CureLookup, RuleAnswer};
-use crate::cures::cure::{Acts, Cure, CureCondition, Least, Remedy, Switch, by_hand};
+use crate::cures::cure::{Acts, Cure, CureCondition, Least, Remedy, Switch};
 use crate::cures::device_cures::{
     APIC_PAGE, HPET_PAGE, HPET_TIMER, LOCAL_APIC_BY_AVIC, LOCAL_APIC_ON_SVM, LOCAL_APIC_OUTSIDE, NO_SERIAL_PORT,
     SERIAL_PORT, SERIAL_STATUS,
@@ -667,12 +667,9 @@ impl JudgedVm<'_> {
         facts: &[CitedFactId],
         judgement: &mut Judgement,
     ) -> AdviceId {
-        let of_guest =
-            |setting: &&AdviceSetting| matches!(setting, AdviceSetting::ByHand(_) | AdviceSetting::GuestBoot(_));
-        let settings = match (self.host.xen, cure.xen) {
-            (true, "") => cure.settings.iter().filter(of_guest).cloned().collect(),
-            (true, xen) => vec![by_hand(xen)],
-            (false, _) => {
+        let settings = match self.host.xen {
+            true => cure.for_xen(),
+            false => {
                 let switches = cure.switches.iter().filter(|switch| self.has(switch));
                 let switches = switches.flat_map(|switch| self.in_force(switch));
                 self.of_vmm(switches.chain(cure.settings.iter().cloned()).collect())
@@ -935,6 +932,7 @@ mod tests {
     use super::*;
     use crate::cures::apic_switches::APICV;
     use crate::cures::apic_switches::AVIC_SWITCH;
+    use crate::cures::cure::by_hand;
     use crate::test_exits::{end, exit, spent, vcpu};
     use exitscope_analysis::Selection;
     use exitscope_model::QemuOptions;

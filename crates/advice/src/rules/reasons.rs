@@ -308,10 +308,10 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
         )
     },
     row(
-        "entries that came too late",
+        "halts by H_CEDE, and entries that came too late",
         "RETURN_TO_HOST",
         |of| is_for(of, CodeList::PpcTrap, &[0]),
-        &[Remedy::Leave(TOO_LATE)],
+        &[Remedy::Leave(NOTHING_LEFT)],
     ),
     row(
         "instructions that the processor does not have",
@@ -735,9 +735,11 @@ const TIMER_STORM: &str = "a timer storm, or a host without VHE: most of these e
     does the physical one where the host runs without VHE, or gives the guest's counter an offset and has no CNTPOFF (ECV). After a restore or a migration, a guest re-arms a timer at once if it is long overdue or its offset (CNTVOFF) was not \
     restored: `perf record -e kvm:kvm_sys_access` shows which register";
 
-/// `ARM_EXCEPTION_IRQ`, and scause with its highest bit (arch/riscv/kvm/vcpu_exit.c).
-const EITHERS_INTERRUPT: &str = "an interrupt ended the stay in the guest, the host's or the guest's own timer's, and \
-    no event of KVM shows which: `perf record -e irq:irq_handler_entry -e 'ipi:*' -e 'kvm:*' -a -- sleep 10` does";
+/// `ARM_EXCEPTION_IRQ`, and scause with its highest bit (arch/riscv/kvm/vcpu_exit.c, IRQ_S_SOFT and others of
+/// arch/riscv/include/asm/csr.h); `kvm_timer_update_irq` of arch/arm64/kvm/arch_timer.c.
+const EITHERS_INTERRUPT: &str = "an interrupt ended the stay in the guest, the host's or the guest's own timer's; on riscv the reason \
+    says whether a timer (IRQ_S_TIMER), an IPI (IRQ_S_SOFT) or a device (IRQ_S_EXT) asked for it; whose it was, `perf record -e \
+    irq:irq_handler_entry -e 'ipi:*' -e 'kvm:*' -a -- sleep 10` shows, on arm64 kvm_timer_update_irq for the guest's timers";
 
 /// `kvm_riscv_vcpu_sbi_ecall` of arch/riscv/kvm/vcpu_sbi.c.
 const SBI_CALLS: &str = "the guest calls its firmware (timers, IPIs, remote fences, consoles), which KVM or user \
@@ -842,9 +844,11 @@ const HOST_TIMER: &str = "a timer of the host is due, and the hypervisor's decre
 const TO_LEAVE: &str = "another thread or CPU of the host asks the thread to leave its guest; where that is another thread of the \
     virtual core that had to leave, the rule about ganged exits judges it";
 
-/// `secondary_too_late` of arch/powerpc/kvm/book3s_hv_rmhandlers.S: the trap is 0.
-const TOO_LATE: &str = "the thread was about to enter its guest while another thread of its virtual core was already leaving, and left \
-    with that thread: the guest does not cause these exits";
+/// The trap is 0 where nothing is left to do: `kvmppc_h_cede` and `secondary_too_late` of
+/// arch/powerpc/kvm/book3s_hv_rmhandlers.S, `kvmhv_p9_guest_entry` of arch/powerpc/kvm/book3s_hv.c.
+const NOTHING_LEFT: &str = "nothing is left for KVM to handle: the guest has ceded (H_CEDE) and halts; or, on POWER7 and POWER8, \
+    the thread was about to enter its guest while another thread of its virtual core was already leaving, and left with it; or, on \
+    POWER9 and later, KVM has already answered a hypercall of the interrupt controller";
 
 /// `kvmppc_handle_exit_hv` of arch/powerpc/kvm/book3s_hv.c hands it back as a program interrupt, or to a debugger of the guest.
 const ILLEGAL: &str = "the guest runs instructions that the processor does not have, and KVM hands each back to it as \

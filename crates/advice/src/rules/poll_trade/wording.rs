@@ -6,13 +6,14 @@ use crate::judgement::AdviceWords;
 use crate::rules::polling::RESTORE;
 use crate::setting::{AdviceSetting, SettingSide};
 use exitscope_policy::Knob;
-use exitscope_units::Nanos;
+use exitscope_units::{Nanos, Thousands};
 
 pub(super) const RANGE: &str = "from the part of successful polls beyond the new limit (polls that then fail still take that limit) to \
     all the time of the polls that exceed it (KVM shortens polls that fail); the CPU time of blocking and waking is not included";
 
 /// Polls keep `cpus` CPUs busy; with `limit`, `later` wake-ups a second come later.
 pub(super) fn shorter(knob: &'static Knob, limit: u64, cpus: f64, later: f64, release: &str) -> AdviceWords {
+    let later = Thousands(later.round() as u64);
     let then = match limit {
         0 => "without them".to_string(),
         limit => format!("with polls limited to {}", Nanos(limit)),
@@ -26,7 +27,7 @@ pub(super) fn shorter(knob: &'static Knob, limit: u64, cpus: f64, later: f64, re
         title: "Shorten host halt polling".into(),
         change: format!(
             "shorten host halt polling, if the CPUs that it takes are worth more than early wake-ups: successful polls keep {cpus:.2} CPUs \
-             busy; {then}, {later:.0} wake-ups a second come later, each by the time to wake a sleeping thread"
+             busy; {then}, {later} wake-ups a second come later, each by the time to wake a sleeping thread"
         ),
         settings: vec![
             AdviceSetting::Knob { side: SettingSide::Host, knob, value: limit },
@@ -38,7 +39,7 @@ pub(super) fn shorter(knob: &'static Knob, limit: u64, cpus: f64, later: f64, re
         risk: "wake-ups come later, each by the time that blocking and waking take: microseconds, and many more of them if CPUs go into \
             deep idle states (the recording does not show how many, as these halts did not block); it acts on all VMs"
             .into(),
-        payer: format!("the guests: {later:.0} wake-ups a second come later").into(),
+        payer: format!("the guests: {later} wake-ups a second come later").into(),
         undo: RESTORE.into(),
         acts: halt_poll_reach(release).text().into(),
     }
