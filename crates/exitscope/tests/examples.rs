@@ -54,12 +54,21 @@ const IN_DOCS: &[(&str, &str)] = &[
 
 /// The same in tests/examples.
 const KEPT: &[(&str, &str)] = &[
+    ("screen-vms.txt", "report corpus/powerpc/p9_smt2_two_vms.data.gz"),
+    ("screen-powerpc.txt", "report corpus/powerpc/p8_smt4_cede_all.data.gz"),
     ("all-lab.txt", "report corpus/lab/contended.data.gz --all"),
     ("all-arm.txt", "report corpus/arm64/arm.dat.gz --all"),
     ("all-powerpc.txt", "report corpus/powerpc/p8_smt4_two_vms.data.gz --all"),
     ("all-xen.txt", "report corpus/xen/pvh1_hvm.xentrace.gz --all --tsc-hz 2596120000"),
     ("all-haltpoll-cap.txt", "report corpus/reports/r13b-haltpoll-cap.txt.gz --all"),
     ("halt-guest-tick.txt", "report corpus/reports/r05-guest-tick.txt.gz --view halt"),
+    ("halt-arm.txt", "report corpus/arm64/arm.dat.gz --view halt"),
+    ("halt-powerpc.txt", "report corpus/powerpc/p8_smt4_cede_all.data.gz --view halt"),
+    ("halt-xen.txt", "report corpus/xen/pvh2_contend_sched_hvm.xentrace.gz --view halt --tsc-hz 2596120000"),
+    ("phases-arm.txt", "report corpus/arm64/arm.dat.gz --view phases"),
+    ("phases-lab.txt", "report corpus/lab/contended.data.gz --view phases"),
+    ("interrupts-arm.txt", "report corpus/arm64/arm.dat.gz --view interrupts"),
+    ("interrupts-hpet.txt", "report corpus/reports/r03-hpet-clocksource.txt.gz --view interrupts"),
     ("interrupts-synic.txt", "report corpus/reports/r16-hyperv-synic-apicv-off.txt.gz --view interrupts"),
     ("yield-ple.txt", "report corpus/reports/r04b-ple-pinned.txt.gz --view yield"),
     ("yield-lab.txt", "report corpus/lab/contended.data.gz --view yield"),
@@ -116,6 +125,8 @@ const KEPT: &[(&str, &str)] = &[
     ("advise-as-guest-script-cap.txt", "advise corpus/reports/r13b-haltpoll-cap.txt.gz --as script --side guest"),
     ("replay-guest.json", "replay corpus/x86-svm/t4-none.dat.gz --policy guest_halt_poll --format json"),
     ("replay-host.json", "replay corpus/arm64/arm.dat.gz --policy host_halt_poll --format json"),
+    ("replay-least.txt", "replay corpus/arm64/arm.dat.gz --policy host_halt_poll --best -polling"),
+    ("replay-host.csv", "replay corpus/arm64/arm.dat.gz --policy host_halt_poll --format csv"),
     ("replay-port.json", "replay corpus/x86-svm/t2.data.gz --policy port_path --format json"),
     (
         "replay-yield.json",

@@ -154,7 +154,8 @@ fn a_recording_of_a_guest_tells_which_wake_ups_its_polls_spared_an_interrupt() {
     for what in ["Idle CPUs that polled", "woken without IPI", "100us", "No vCPU halts in this trace"] {
         assert!(view.contains(what), "{what}: {view}");
     }
-    assert!(text(&guest, &[]).contains("wake-ups of CPUs whose idle task polled, sent without an interrupt: 3"));
+    let summary = "Idle CPUs of the kernel that recorded\n  wake-ups of CPUs whose idle task polled, sent without an interrupt: 3\n";
+    assert!(text(&guest, &[]).contains(summary));
     // Of what the recording has no event, there is no figure, and nothing says that there was none.
     let lines =
         |of: &str| OF_A_GUEST.lines().filter(|line| !line.contains(of)).fold(String::new(), |a, b| a + b + "\n");

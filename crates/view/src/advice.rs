@@ -11,7 +11,7 @@ use exitscope_advice::{
 };
 use exitscope_analysis::record_commands::HowToRecord;
 use exitscope_analysis::{Facts, SubjectKey};
-use exitscope_model::{SubjectKind, TraceInfo};
+use exitscope_model::{SubjectKind, TimePart, TraceInfo};
 use exitscope_units::{Nanos, VmId};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
@@ -456,9 +456,18 @@ impl AdvisedCauseRow {
         self
     }
 
+    /// The reason, or what the time is.
+    pub(crate) fn reason_or_part(&self) -> String {
+        match (&self.reason, self.kind) {
+            (Some(reason), _) => reason.clone(),
+            (None, "halt_not_divided") => TimePart::Undivided.name().to_string(),
+            (None, kind) => kind.replace('_', " "),
+        }
+    }
+
     /// `msr, speculation control` with this between, `steal`.
     pub(crate) fn named(&self, between: &str) -> String {
-        let reason = self.reason.clone().unwrap_or_else(|| self.kind.replace('_', " "));
+        let reason = self.reason_or_part();
         self.subject.as_ref().map_or(reason.clone(), |subject| format!("{reason}{between}{}", subject.text))
     }
 }

@@ -351,6 +351,7 @@ mod tests {
         let module = AdviceSetting::Module { side, name, parameters };
         let element = AdviceSetting::Libvirt { within: "features/kvm", xml: "<poll-control state='on'/>".into() };
         let option = AdviceSetting::Qemu("-cpu …,kvm-poll-control=on".into());
+        let device = AdviceSetting::Qemu("-device virtio-serial-pci -device virtconsole,chardev=…".into());
         for (form, side, setting, expected) in [
             (SettingsFormat::Tuned, "guest", &module, Some(("modules", "cpuidle-haltpoll=+r force=1"))),
             (SettingsFormat::Modprobe, "guest", &module, Some(("", "options cpuidle-haltpoll force=1"))),
@@ -359,6 +360,8 @@ mod tests {
             (SettingsFormat::Libvirt, "host", &module, None),
             (SettingsFormat::Libvirt, "host", &element, Some(("VM 7", "features/kvm\t<poll-control state='on'/>"))),
             (SettingsFormat::Qemu, "host", &option, Some(("VM 7", "-cpu …,kvm-poll-control=on"))),
+            // What is to be filled in.
+            (SettingsFormat::Qemu, "host", &device, None),
             (SettingsFormat::Tuned, "guest", &option, None),
         ] {
             let (sections, conditional, instead, comments) = Default::default();

@@ -140,7 +140,7 @@ fn causes(advised: &AdviceReport) -> Option<PageSection> {
         let vm = row.vm.map_or("-".to_string(), |vm| vm.to_string());
         vec![
             if several { vm } else { String::new() },
-            row.reason.clone().unwrap_or(row.kind.replace('_', " ")),
+            row.reason_or_part(),
             row.subject.as_ref().map_or(String::new(), |subject| subject.text.clone()),
             if row.reason.is_some() { thousands(row.exits) } else { String::new() },
             row.share_of_cost.map_or(String::new(), names::share),

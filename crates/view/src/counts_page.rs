@@ -29,10 +29,23 @@ fn no_setting(report: &CountsReport) -> String {
     why.to_string()
 }
 
+/// Tables of exits; which one it is, of several that are called the same.
+fn exit_tables(report: &CountsReport) -> Vec<PageSection> {
+    let mut sections: Vec<PageSection> = report.tables.iter().take(MOST).map(exit_table).collect();
+    let titles: Vec<String> = sections.iter().map(|section| section.title.clone()).collect();
+    for (at, section) in sections.iter_mut().enumerate() {
+        let same = |titles: &[String]| titles.iter().filter(|title| **title == section.title).count();
+        if let (number, all @ 2..) = (same(&titles[..=at]), same(&titles)) {
+            section.title += &format!(", {number} of {all}");
+        }
+    }
+    sections
+}
+
 /// The page of `report` and of `--view yield`.
 pub fn counts_page(report: &CountsReport) -> Page {
     let mut sections = vec![head("Coverage", report)];
-    sections.extend(report.tables.iter().take(MOST).map(exit_table));
+    sections.extend(exit_tables(report));
     sections.extend(report.operations.iter().take(MOST).map(operation_costs));
     sections.extend(report.counts.iter().take(MOST).map(counted));
     let lengths = [report.counts.len(), report.tables.len(), report.operations.len()];
@@ -59,7 +72,7 @@ pub fn counts_advice_page(report: &CountsReport) -> Page {
         sections[0].sentences.push(plain(text));
     }
     sections.extend(report.advice.iter().map(|row| advice(row, report)));
-    sections.extend(report.tables.iter().take(MOST).map(exit_table));
+    sections.extend(exit_tables(report));
     sections.extend(report.operations.iter().take(MOST).map(operation_costs));
     let whose = |of: usize| report.counts.get(of - 1).map_or(String::new(), title);
     let accepted = report.accepted.iter();

@@ -461,7 +461,8 @@ fn outliers(fleet: &Fleet) -> PageSection {
         let fewest = FEWEST as u64;
         let none = match fleet.hosts < fewest {
             true => format!(
-                "not judged: it takes {fewest} hosts with VMs of the same shape to say who stands out, and these are of {}.",
+                "not judged: it takes {fewest} hosts with VMs of the same shape to say who stands out, and these are of {} {}.",
+                thousands(fleet.hosts),
                 plural(fleet.hosts, "host")
             ),
             false => format!("None, among the shapes of VMs that {fewest} hosts or more have."),
@@ -627,6 +628,33 @@ mod tests {
         let differs = said("What differs by kernel");
         assert_eq!(differs.len(), 1, "{differs:?}");
         assert!(differs[0].starts_with("6.8.0 costs 20.0% more in msr exits than 6.1.0"), "{differs:?}");
+    }
+
+    #[test]
+    fn what_was_lost_and_who_is_not_judged_is_said() {
+        let mut found = fleet(FleetBy::Kernel, Vec::new());
+        for (lost, says) in [(0, None), (1, Some("1 record was lost")), (1_002, Some("1,002 records were lost"))] {
+            found.lost = lost;
+            let headline = found.headline();
+            assert_eq!(headline.doubts.first().map(String::as_str), says, "{lost}");
+            assert_eq!(headline.is_doubtful, says.is_some(), "{lost}");
+        }
+        let fewest = FEWEST as u64;
+        for (hosts, says) in [
+            (
+                1,
+                "not judged: it takes 5 hosts with VMs of the same shape to say who stands out, and these are of 1 host.",
+            ),
+            (
+                fewest - 1,
+                "not judged: it takes 5 hosts with VMs of the same shape to say who stands out, and these are of 4 hosts.",
+            ),
+            (fewest, "None, among the shapes of VMs that 5 hosts or more have."),
+            (fewest + 1, "None, among the shapes of VMs that 5 hosts or more have."),
+        ] {
+            found.hosts = hosts;
+            assert_eq!(outliers(&found).notes, [says], "{hosts}");
+        }
     }
 
     /// Of many comparisons, one in twenty would be certain by chance.

@@ -2,7 +2,7 @@
 
 use exitscope_model::SubjectKind;
 use exitscope_model::codes::system_register_parts;
-use exitscope_units::{Moment, Nanos};
+use exitscope_units::{Moment, Nanos, Thousands};
 
 /// `0x3f8 out COM1`, `0xd XSAVE`, `MSR_IA32_TSC_DEADLINE write`, `0x100000006 write, not mapped`, … of what is called `name`.
 pub fn detail(name: Option<&str>, of: SubjectKind, key: u64, write: bool) -> String {
@@ -49,15 +49,7 @@ pub fn detail_of_kind(name: Option<&str>, of: SubjectKind, key: u64, write: bool
 
 /// `1,234,567`.
 pub fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    Thousands(number).to_string()
 }
 
 /// `a`, `a and b`, `a, b and c`.

@@ -258,7 +258,12 @@ pub(crate) fn if_told(told: bool, figure: String) -> String {
 /// `Selected: VM 121; reason io`, if anything is left out.
 fn selected(selection: &SelectionRow) -> Option<Sentence> {
     let what = selection.to_string();
-    (!what.is_empty()).then(|| plain(format!("Selected: {what}")))
+    // `Facts::absorb` of the analysis.
+    let whole = match selection.from.is_some() || selection.to.is_some() {
+        true => ". vCPUs' time is what passed within; rows of exits have those that began within, each as a whole",
+        false => "",
+    };
+    (!what.is_empty()).then(|| plain(format!("Selected: {what}{whole}")))
 }
 
 /// Parts that are shown whether or not there is any of them.
@@ -729,7 +734,10 @@ fn what_intervals_cover(comparison: &Comparison) -> String {
              the variation from run to run."
         }
     };
-    format!("Cost and rates are per second of vCPU time. {verdicts} {cover}")
+    format!(
+        "Cost and rates are per second of vCPU time; mean, p50 and p99 are of whole exits, with the steal in them, which cost is without. \
+         {verdicts} {cover}"
+    )
 }
 
 /// The page of a comparison; reasons that cost next to nothing are only counted if they are `folded`.

@@ -191,3 +191,23 @@ fn of_facts(facts: &Facts, timed_exits: u64) -> Values {
         per_s(cost as f64 / 1e9).filter(|_| timed_exits > 0),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fewer_vcpus_in_a_recording_say_nothing_and_all_else_is_near_or_not() {
+        for (name, simulated, recorded, wanted) in [
+            ("vcpus", 2.0, 2.0, Some(true)),
+            ("vcpus", 2.0, 1.0, None),
+            ("vcpus", 1.0, 2.0, Some(false)),
+            ("halts", 109.0, 100.0, Some(true)),
+            ("halts", 91.0, 100.0, Some(true)),
+            ("halts", 112.0, 100.0, Some(false)),
+            ("halts", 88.0, 100.0, Some(false)),
+        ] {
+            assert_eq!(agrees(name, simulated, recorded), wanted, "{name} {simulated} {recorded}");
+        }
+    }
+}

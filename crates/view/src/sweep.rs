@@ -318,6 +318,9 @@ mod tests {
         assert_eq!((verdict.state.as_str(), marked), ("best", vec![false, true]));
         assert_eq!(verdict.text, "Best: knob=1, with the highest work");
         assert!(verdict.details[1].starts_with("next is knob=0: 11"), "{verdict:?}");
+        assert!(verdict.details[1].contains(" (") && verdict.details[1].contains(" to "), "{verdict:?}");
+        let same = judged(Some(true), &[&[5.0, 5.0], &[7.0, 7.0]]).0;
+        assert!(same.details[1].starts_with("next is knob=0: 5") && !same.details[1].contains(" to "), "{same:?}");
         let (verdict, marked) = judged(Some(false), &[one, two]);
         assert_eq!((verdict.text.as_str(), marked), ("Best: knob=0, with the lowest work", vec![true, false]));
         let (verdict, marked) = judged(Some(true), &[one, two, three]);

@@ -125,6 +125,38 @@ mod tests {
     use super::*;
 
     #[test]
+    fn how_a_setting_was_left_is_said_of_each() {
+        let shown = |keep: Option<&str>, left: Option<serde_json::Value>| {
+            let setting = |name: &str| {
+                serde_json::json!({
+                    "setting": name, "ruling": "undecided", "visible_percent": null, "more_ns": null, "effects": []
+                })
+            };
+            let report: TrialReport = serde_json::from_value(serde_json::json!({
+                "schema": TrialReport::SCHEMA, "began": "2026-11-26T12:00:00Z", "host": "vm", "places": ["/a"],
+                "plan": {"settings": ["a=1", "a=2", "a=3"], "settle_ns": 1, "turn_ns": 1, "length_ns": 8, "alpha": 0.05,
+                         "seed": 1, "blocks": []},
+                "verdict": {"end": "time_over", "why": "", "blocks": 8, "turns": 32, "took_ns": 64, "matters_percent": 1.0,
+                            "settings": [setting("a=2"), setting("a=3")], "keep": keep},
+                "causes": [], "left": left
+            }))
+            .unwrap();
+            let page = trial_history_page(&[report]);
+            let rows = page.sections[0].table.as_ref().unwrap().rows.iter();
+            rows.map(|row| row.last().unwrap().clone()).collect::<Vec<_>>()
+        };
+        let left = |kept: bool, unchanged: bool, failed: &[&str]| {
+            Some(serde_json::json!({"kept": kept, "unchanged": unchanged, "done": [], "failed": failed}))
+        };
+        assert_eq!(shown(Some("a=2"), left(true, false, &[])), ["kept", "not kept"]);
+        assert_eq!(shown(Some("a=2"), left(false, false, &[])), ["restored", "restored"]);
+        assert_eq!(shown(None, left(true, false, &[])), ["not kept", "not kept"]);
+        assert_eq!(shown(None, left(false, true, &[])), ["set by somebody else", "set by somebody else"]);
+        assert_eq!(shown(None, left(false, true, &["a"])), ["not restored", "not restored"]);
+        assert_eq!(shown(None, None), ["restored", "restored"]);
+    }
+
+    #[test]
     fn a_prediction_has_an_error_where_something_certainly_changed() {
         let effect = |metric: &str, in_force: f64, with: f64, (low, high): (f64, f64), predicted: f64| {
             serde_json::json!({

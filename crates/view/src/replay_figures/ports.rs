@@ -45,22 +45,22 @@ const FIGURES: [(bool, ReplayFigure<ShownPorts>); 9] = [
         false,
         ReplayFigure::new(
             0,
-            "exits_avoided",
+            "kept_inside",
             Count,
             true,
             "accesses that would not have left the kernel",
-            |shown, base| Some(avoided(shown, base)),
+            |shown, base| Some(kept_inside(shown, base)),
         ),
     ),
     (
         false,
         ReplayFigure::new(
             3,
-            "avoided_share",
+            "kept_inside_share",
             Share,
             true,
             "share of the accesses that would not have left the kernel",
-            |shown, base| (shown.of.accesses > 0).then(|| avoided(shown, base) / shown.of.accesses as f64),
+            |shown, base| (shown.of.accesses > 0).then(|| kept_inside(shown, base) / shown.of.accesses as f64),
         ),
     ),
     (
@@ -121,7 +121,7 @@ const FIGURES: [(bool, ReplayFigure<ShownPorts>); 9] = [
     ),
 ];
 
-fn avoided(shown: &ShownPorts, base: &ShownPorts) -> f64 {
+fn kept_inside(shown: &ShownPorts, base: &ShownPorts) -> f64 {
     base.of.outside.saturating_sub(shown.of.outside) as f64
 }
 
@@ -245,8 +245,8 @@ mod tests {
         let base = ShownPorts { of: PortOutcome { outside: 13, time: 300, ..of }, ..shown };
         let wanted = [
             ("user_space_accesses", 3.0),
-            ("exits_avoided", 10.0),
-            ("avoided_share", 0.5),
+            ("kept_inside", 10.0),
+            ("kept_inside_share", 0.5),
             ("emulations", 5.0),
             ("blocks", 7.0),
             ("to_device_model", 17.0),
