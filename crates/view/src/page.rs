@@ -735,7 +735,7 @@ fn what_intervals_cover(comparison: &Comparison) -> String {
         }
     };
     format!(
-        "Cost and rates are per second of vCPU time; mean, p50 and p99 are of whole exits, with the steal in them, which cost is without. \
+        "Cost and rates are per second of vCPU time; mean, p50 and p99 are of whole exits, with recorded steal in them, which cost is without. \
          {verdicts} {cover}"
     )
 }
