@@ -45,7 +45,7 @@ const STAGES: &[(&str, &[HeldBy])] = &[
         "exitscope-view",
         &[
             HeldBy::CommandOf(&["pages", "examples", "first_screen", "counts", "html"]),
-            HeldBy::CommandOf(&["advise", "twins", "views"]),
+            HeldBy::CommandOf(&["advise", "documents", "twins", "views"]),
         ],
     ),
 ];
@@ -230,6 +230,8 @@ fn try_mutants(
                 command.arg(format!("--cargo-arg=--config=profile.dev.package.{built}.opt-level=0"));
             }
             command.env("CARGO_PROFILE_DEV_DEBUG", "0");
+            // Of what depends on the package, little changes with one of its functions.
+            command.env("CARGO_INCREMENTAL", "1");
         }
     }
     // 2: mutants were missed, 3: some timed out.
