@@ -82,3 +82,25 @@ fn text(bound: &ExitBound) -> String {
         part(with_hidden)
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_judged_is_named_one_after_the_other() {
+        let row = |what| GuestCheckRow { what, check: "" };
+        let mut bound = ExitBoundRow {
+            at_most: 0.01,
+            with_hidden: 0.02,
+            hidden: "published",
+            halted: 0.0,
+            text: String::new(),
+            not_judged: vec![row("caches"), row("memory bandwidth")],
+            instead_of: String::new(),
+        };
+        assert_eq!(bound.names(), "caches, memory bandwidth");
+        bound.not_judged.clear();
+        assert_eq!(bound.names(), "");
+    }
+}
