@@ -192,7 +192,7 @@ fn what_is_left_out_of_a_table_is_said_and_can_be_asked_for() {
 fn the_selection_in_force_is_said() {
     let only = ["-p", "121", "--vcpu", "0,1", "--reason", "io,MSR", "--from", "+1.5s", "--to", "35.25"];
     let length = ["--longer-than", "100.5us"];
-    let said = "Selected: VM 121; vCPU 0, 1; reason io, MSR; from +1.5 s; to 35.25 s; longer than 100.5us\n";
+    let said = "Selected: VM 121; vCPU 0, 1; reason io, MSR; from +1.5 s; to 35.25 s; longer than 100.5us. vCPUs' time is what passed within; ";
     let page = stdout(&run(&[&["report", &t2(), "--all"], &only[..], &length].concat()));
     assert!(page.contains(said), "{page}");
     assert!(page.contains("of all exits, whatever --reason, --longer-than and --where select"), "{page}");
