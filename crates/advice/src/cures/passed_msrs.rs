@@ -115,6 +115,13 @@ pub(crate) struct MsrEvidence {
     pub no_nested: bool,
 }
 
+impl MsrEvidence {
+    /// Whether the host's kernel is known, and older than this one.
+    fn is_older(&self, than: (u32, u32)) -> bool {
+        self.kernel.is_some_and(|kernel| kernel < than)
+    }
+}
+
 /// What shows more.
 const LOOK: &str = "`perf record -e kvm:kvm_exit -e kvm:kvm_msr` shows the values, and by the rip whose code it is";
 
@@ -168,9 +175,8 @@ impl PassedMsr {
             CodeList::Svm => ("on AMD's processors ", self.on_amd.clause(of.kernel).into(), Some(self.on_amd)),
             _ => ("", self.when(), None),
         };
-        let is_older = |than| of.kernel.is_some_and(|kernel| kernel < than);
         match passing {
-            Some(Passing::ByCpuidOrUnknown) if is_older(BY_CPUID) => {
+            Some(Passing::ByCpuidOrUnknown) if of.is_older(BY_CPUID) => {
                 return format!("{whose}each access is an exit, and refused before about Linux 6.4; {LOOK}");
             }
             Some(Passing::Absent) => {
@@ -206,16 +212,15 @@ impl PassedMsr {
         let by_write = may_be(|passing| matches!(passing, Passing::AfterWrite { .. }));
         let by_cpuid = may_be(|passing| matches!(passing, Passing::ByCpuid | Passing::ByCpuidOrUnknown));
         let reads = may_be(|passing| passing == Passing::ReadsByCpuid);
-        let is_older = |than| of.kernel.is_some_and(|kernel| kernel < than);
         [
             (by_write && of.written == Some((0, 0)), "writes of zero alone"),
             (by_write && of.written.is_none(), "that the guest has not written it"),
             (may_be(|passing| passing == Passing::WithCstates), "a VMM that gives no C-states"),
             (may_be(|passing| passing == Passing::UnlessIntel), "that the guest is shown a processor of Intel's"),
             (reads, "writes"),
-            (reads || by_cpuid && !is_older(BY_CPUID), "that its CPUID lacks it"),
+            (reads || by_cpuid && !of.is_older(BY_CPUID), "that its CPUID lacks it"),
             (!of.no_nested, "a nested guest's accesses (`perf record -e kvm:kvm_nested_vmexit`)"),
-            (!is_older(FILTERS), "a filter of the VMM's"),
+            (!of.is_older(FILTERS), "a filter of the VMM's"),
             (by_cpuid && of.kernel.is_none(), "an older kernel"),
         ]
         .into_iter()
