@@ -26,7 +26,10 @@ pub fn run(folder: &Path, kernel: &Path, steps: usize, limit: Duration) -> anyho
     // A step that hangs is stopped inside before that, so that what it left still comes out, and, of many, all others run.
     let inside = limit.as_secs() * 9 / 10;
     let step = if steps == 1 { inside } else { inside / 4 };
-    let words = format!("console=ttyS0 quiet panic=-1 RIG_LIMIT={inside} RIG_STEP={step}");
+    // Without being told, the kernel takes the TSCs of several CPUs that are not Intel's and not constant for unsynchronised (Linux,
+    // `unsynchronized_tsc` of arch/x86/kernel/tsc.c), and the clock for the HPET, which takes some microseconds to read here. QEMU has
+    // one counter for all CPUs.
+    let words = format!("console=ttyS0 quiet panic=-1 tsc=reliable RIG_LIMIT={inside} RIG_STEP={step}");
     // However this process ends, even killed, the kernel then ends QEMU too.
     let mut qemu = Command::new("setpriv");
     qemu.args(["--pdeathsig", "KILL", QEMU])
