@@ -48,7 +48,7 @@ enum Looks {
 struct Part {
     name: &'static str,
     looks: Looks,
-    /// Program, and what it is given; `cargo` is this one.
+    /// Program, and what it is given; `cargo` and `xtask` are these.
     command: &'static [&'static str],
     /// The folder in which it runs, below the repository's.
     folder: &'static str,
@@ -89,7 +89,13 @@ const WITH_GUESTS: [(&str, &[&str]); 4] = [
     ("tiny-guest", &[]),
 ];
 
-const PARTS: [Part; 13] = [
+/// Has cargo compile the workspace by clippy, which compiles as rustc does, and lets no warning pass: `cargo clippy` would compile all
+/// dependencies once more, only to look at them. It sets the same (rust-clippy's src/main.rs). Whatever calls cargo
+/// beside the tests has to say so, too, or it builds what they run anew.
+const BY_CLIPPY: [(&str, &str); 2] =
+    [("RUSTC_WORKSPACE_WRAPPER", "clippy-driver"), ("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__")];
+
+const PARTS: [Part; 12] = [
     Part {
         name: "format",
         looks: Looks::Always,
@@ -97,18 +103,11 @@ const PARTS: [Part; 13] = [
         folder: "",
         lane: None,
     },
-    Part { name: "tidy", looks: Looks::Always, command: &["cargo", "xtask", "tidy"], folder: "", lane: None },
+    Part { name: "tidy", looks: Looks::Always, command: &["xtask", "tidy"], folder: "", lane: None },
     Part {
         name: "page",
         looks: Looks::At { packages: &[COMMAND], folders: &["web/"] },
         command: &["make", "page"],
-        folder: "",
-        lane: None,
-    },
-    Part {
-        name: "clippy",
-        looks: Looks::AtPackages,
-        command: &["cargo", "clippy", "--all-targets"],
         folder: "",
         lane: None,
     },
@@ -158,21 +157,21 @@ const PARTS: [Part; 13] = [
     Part {
         name: "fuzz",
         looks: Looks::At { packages: &[COMMAND], folders: &[] },
-        command: &["cargo", "xtask", "fuzz"],
+        command: &["xtask", "fuzz"],
         folder: "",
         lane: Some(1),
     },
     Part {
         name: "sanitize",
         looks: Looks::At { packages: &["exitscope-lab", "exitscope-record"], folders: &["rig/tiny-guest/"] },
-        command: &["cargo", "xtask", "sanitize"],
+        command: &["xtask", "sanitize"],
         folder: "",
         lane: Some(0),
     },
     Part {
         name: "rig",
         looks: Looks::At { packages: &[COMMAND], folders: &["rig/"] },
-        command: &["cargo", "xtask", "rig", "x86-svm"],
+        command: &["xtask", "rig", "x86-svm"],
         folder: "",
         lane: Some(0),
     },
@@ -352,7 +351,8 @@ fn in_turn(
         let (begin, mut result) = (Instant::now(), "passed");
         for mut command in commands {
             eprintln!("+ {}: {}", part.name, shown(&command));
-            let child = command.env(exitscope_skips::FILE_VARIABLE, skips).stdout(output()).stderr(output()).spawn();
+            command.env(exitscope_skips::FILE_VARIABLE, skips).envs(BY_CLIPPY);
+            let child = command.stdout(output()).stderr(output()).spawn();
             let done = child.and_then(|child| child.wait_with_output());
             let done = done.with_context(|| format!("cannot run {}", shown(&command)))?;
             let mut stderr = io::stderr().lock();
@@ -369,7 +369,7 @@ fn in_turn(
 /// The test programs of these packages, or of all if none are named; they are built if they are not.
 fn test_programs(packages: &[String], all: &[Package]) -> anyhow::Result<Vec<TestProgram>> {
     let mut command = cargo()?;
-    command.args(["test", "--no-run", "--message-format=json"]);
+    command.args(["test", "--no-run", "--message-format=json"]).envs(BY_CLIPPY);
     let output = of_packages(&mut command, packages).stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "the tests do not build");
     let mut programs = Vec::new();
@@ -428,6 +428,8 @@ impl Part {
     fn command(&self, packages: &[String], is_built: bool) -> anyhow::Result<Command> {
         let mut command = match self.command[0] {
             "cargo" => cargo()?,
+            // cargo would build it anew; of what it has replaced since, the name in /proc is another.
+            "xtask" => Command::new(std::env::current_exe()?.with_file_name("xtask")),
             program => Command::new(program),
         };
         command.current_dir(root().join(self.folder)).args(&self.command[1..]);
@@ -436,9 +438,6 @@ impl Part {
         }
         if BUILDING.contains(&self.name) && is_built {
             command.arg("--built");
-        }
-        if self.name == "clippy" {
-            command.args(["--", "-D", "warnings"]);
         }
         Ok(command)
     }
@@ -588,7 +587,7 @@ mod tests {
         assert_eq!(touched(&["crates/lab/guest/src/main.rs"]).1, all);
         assert_eq!(
             touched(&["xtask/src/tidy.rs"]),
-            (vec!["xtask".into()], vec!["format", "tidy", "clippy", "build", "tests", "doctests"])
+            (vec!["xtask".into()], vec!["format", "tidy", "build", "tests", "doctests"])
         );
         assert_eq!(touched(&["README.md"]), (vec![], vec!["format", "tidy"]));
         assert_eq!(touched(&["rig/x86-svm/init"]), (vec![], vec!["format", "tidy", "rig"]));

@@ -42,6 +42,8 @@ pub fn run() -> anyhow::Result<()> {
     }
     // The switch is not stable, but what it switches on is part of stable toolchains.
     cargo.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", FLAG).env("CARGO_TARGET_DIR", &folder);
+    // As rustc compiles it.
+    cargo.env_remove("RUSTC_WORKSPACE_WRAPPER");
     // Built sooner, and nothing that is wrong is optimised away.
     for setting in ["opt-level=0", "debug=\"line-tables-only\"", "package.\"*\".opt-level=0"] {
         cargo.arg("--config").arg(format!("profile.dev.{setting}"));
