@@ -22,7 +22,7 @@ const SHOWN: usize = 120;
 /// A share of the lock, let go when it is dropped or its process ends.
 #[derive(Debug)]
 pub struct HostLock {
-    _folder: File,
+    folder: File,
 }
 
 /// Why the lock is not held.
@@ -51,17 +51,25 @@ impl HostLock {
     fn locked(root: &Path, how: FlockOperation) -> Result<HostLock, HostLockError> {
         let path = folder(root);
         let file = File::open(&path).map_err(|error| HostLockError::NotLocked(path, error))?;
-        let lock = HostLock { _folder: file };
+        let lock = HostLock { folder: file };
         lock.lock(root, how)?;
         Ok(lock)
     }
 
     fn lock(&self, root: &Path, how: FlockOperation) -> Result<(), HostLockError> {
-        match flock(&self._folder, how) {
+        match flock(&self.folder, how) {
             Ok(()) => Ok(()),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(HostLockError::Held(holder(&folder(root)))),
             Err(error) => Err(HostLockError::NotLocked(folder(root), error.into())),
         }
+    }
+}
+
+impl Drop for HostLock {
+    fn drop(&mut self) {
+        // A process that another thread has just forked has the folder open, too, until it is another program's: closing it here
+        // would not let go (flock(2)).
+        let _ = flock(&self.folder, FlockOperation::Unlock);
     }
 }
 
@@ -122,6 +130,16 @@ mod tests {
             drop(joined);
             drop(HostLock::take(root.path()).unwrap());
         }
+    }
+
+    #[test]
+    fn it_is_let_go_although_a_process_that_was_just_forked_has_the_folder_open() {
+        let root = tempfile::tempdir().unwrap();
+        let taken = HostLock::take(root.path()).unwrap();
+        let forked = taken.folder.try_clone().unwrap();
+        drop(taken);
+        drop(HostLock::take(root.path()).unwrap());
+        drop(forked);
     }
 
     #[test]
