@@ -187,7 +187,7 @@ pub struct VcpuPage {
     pub poll_limit_ns: u64,
     /// Wake-ups of others that needed a doorbell or an interrupt.
     pub wakes_sent: u64,
-    /// Wake-ups of others that were polling or running: memory was enough.
+    /// Wake-ups of others that were polling, or running, or saw the message before they halted: memory was enough.
     pub wakes_saved: u64,
     /// Of those, wake-ups of others that were polling.
     pub ipis_spared: u64,

@@ -131,13 +131,15 @@ impl Idler {
             return;
         }
         let target = waiting.trailing_zeros();
-        // Who clears the bit has to wake.
-        if to.waiting.fetch_and(!(1 << target), SeqCst) & 1 << target != 0 {
-            page.wakes_sent += 1;
-            match self.hlt {
-                true => cpu::send_wake_interrupt(target),
-                false => cpu::ring(page, bell::WAKE, target),
-            }
+        // Who clears the bit has to wake; it may have seen the message by itself meanwhile.
+        if to.waiting.fetch_and(!(1 << target), SeqCst) & 1 << target == 0 {
+            page.wakes_saved += 1;
+            return;
+        }
+        page.wakes_sent += 1;
+        match self.hlt {
+            true => cpu::send_wake_interrupt(target),
+            false => cpu::ring(page, bell::WAKE, target),
         }
     }
 
