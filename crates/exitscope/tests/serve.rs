@@ -6,6 +6,7 @@ mod common;
 use common::server::{PATIENCE, Server, end, front_end, live};
 use common::{corpus, data_of, exits_at, exitscope, go, held_guest, machine, run, stderr};
 use exitscope_skips::or_skip;
+use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -38,18 +39,46 @@ fn files_are_served_by_number_and_nothing_else_is() {
     let list: serde_json::Value = serde_json::from_slice(&server.get("/files").1).unwrap();
     assert_eq!(list[1]["name"], paths[1]);
     assert_eq!(list[1]["found"]["exits"], server.report("/data/1")["coverage"]["exits"]);
+    for (number, row) in list.as_array().unwrap().iter().enumerate() {
+        let report = server.report(&format!("/data/{number}"));
+        let sum = |of: &str| -> u64 {
+            report["vcpus"].as_array().unwrap().iter().map(|vcpu| vcpu[of].as_u64().unwrap_or(0)).sum()
+        };
+        let share = |of: &str| Some(sum(of) as f64 / sum("span_ns") as f64);
+        let has_scheduler = report["event_kinds"]["scheduler"] == true;
+        // Read back, a number may be another in its last digit.
+        let rounded = |share: Option<f64>| share.map(|share| (share * 1e9).round());
+        for (name, wanted) in [("cost", share("cost_ns")), ("steal", share("steal_ns").filter(|_| has_scheduler))] {
+            let told = row["found"][format!("{name}_share")].as_f64();
+            assert_eq!(rounded(told), rounded(wanted), "{name}");
+        }
+    }
+    for (path, told) in [
+        ("/", json!({ "files": "/files" })),
+        (
+            "/page/1",
+            json!({
+                "data": "/data/1",
+                "notes": "/notes/1",
+                "single": "/single/1",
+                "groups": "/groups/1",
+                "files": "/files",
+            }),
+        ),
+        ("/diff/1/0", json!({ "data": "/diff/1/0/data", "files": "/files" })),
+    ] {
+        assert_eq!(server.addresses(path), told, "{path}");
+    }
     let (head, page) = server.get("/page/1");
     let policy = head.lines().find(|line| line.starts_with("content-security-policy: ")).unwrap();
     for rule in ["default-src 'none'", "script-src 'sha256-", "connect-src 'self'", "frame-ancestors 'none'"] {
         assert!(policy.contains(rule), "{policy}");
     }
     assert!(!policy.contains("unsafe"));
-    let page = String::from_utf8(page).unwrap();
-    assert!(page.contains("/data/1") && !page.contains("http-equiv=\"Content-Security-Policy\""));
+    assert!(!String::from_utf8(page).unwrap().contains("http-equiv=\"Content-Security-Policy\""));
     let diff = run(&["diff", paths[0], paths[1], "--format", "json"]);
     let diff: serde_json::Value = serde_json::from_slice(&diff.stdout).unwrap();
     assert_eq!(server.shown("/diff/0/1/data", "diff"), diff);
-    assert!(String::from_utf8(server.get("/diff/1/0").1).unwrap().contains("/diff/1/0/data"));
     for path in [
         "/diff/0",
         "/diff/0/",
@@ -143,6 +172,19 @@ fn what_is_no_trace_is_said_and_others_are_served() {
     assert_eq!(server.report("/data/0")["total"], server.report("/data/1")["total"]);
     std::fs::remove_file(&bad).unwrap();
     assert_eq!(server.status("/data/0", ""), 422);
+}
+
+#[test]
+fn who_shows_a_file_is_told_that_it_is_gone() {
+    or_skip!(front_end());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("one.data");
+    std::fs::copy(corpus("x86-svm/t4-kvmstat.data.gz"), &file).unwrap();
+    let server = Server::start(&[file.to_str().unwrap()]).unwrap();
+    let mut notes = server.notes("/notes/0").map(|note| note.1);
+    assert_eq!(notes.next(), Some(json!({ "gone": false })));
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(notes.next(), Some(json!({ "gone": true })));
 }
 
 #[test]
@@ -345,9 +387,9 @@ fn a_store_is_served_as_it_is_when_the_page_is_loaded() {
     let server = Server::start(&["--store", place, "--by", "host", "--confidence", "95"]).unwrap();
     let (head, _) = server.get("/");
     assert!(head.starts_with("HTTP/1.1 303 ") && head.contains("location: /fleet"), "{head}");
-    let (head, page) = server.get("/fleet");
+    let (head, _) = server.get("/fleet");
     assert!(head.contains("content-security-policy: default-src 'none'") && !head.contains("unsafe"), "{head}");
-    assert!(String::from_utf8(page).unwrap().contains("/fleet/data"));
+    assert_eq!(server.addresses("/fleet"), json!({ "data": "/fleet/data" }));
     assert_eq!(server.shown("/fleet/data", "fleet"), printed());
     add("b", "x86-svm/t4-kvmstat.data.gz");
     let grown = server.shown("/fleet/data", "fleet");
@@ -401,6 +443,30 @@ fn live_data_are_what_a_guest_did() {
         assert_eq!(server.status("/live/notes/", ""), 404);
         assert_eq!(server.end("-INT"), 0, "{flags:?}");
     }
+}
+
+#[test]
+fn every_second_it_is_told_how_many_exits_there_were() {
+    or_skip!(front_end());
+    let _machine = machine();
+    let mut guest = held_guest(1_000_000);
+    let server = or_skip!(live(guest.id(), &["--keep", "10s"]).inspect_err(|_| end(&mut guest)));
+    let (head, _) = server.get("/");
+    assert!(head.starts_with("HTTP/1.1 303 ") && head.contains("location: /live"), "{head}");
+    let told = json!({ "data": "/live/data", "notes": "/live/notes", "keep_ns": 10_000_000_000_u64 });
+    assert_eq!(server.addresses("/live"), told);
+    go(&mut guest);
+    let exits = |note: &serde_json::Value| note["exits"].as_u64().unwrap();
+    let notes: Vec<_> = server.notes("/live/notes").filter(|note| exits(&note.1) > 0).take(3).collect();
+    end(&mut guest);
+    for two in notes.windows(2) {
+        let [(before, earlier), (id, note)] = two else { unreachable!() };
+        assert_ne!(id, before);
+        // Rates are told to a tenth.
+        let seconds = (exits(note) - exits(earlier)) as f64 / note["exits_per_s"].as_f64().unwrap();
+        assert!((0.9999..PATIENCE.as_secs_f64()).contains(&seconds), "{earlier} {note}");
+    }
+    assert_eq!(server.end("-INT"), 0);
 }
 
 #[test]

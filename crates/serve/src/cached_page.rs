@@ -144,6 +144,45 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_was_made_is_kept_for_who_asks_again_and_then_while_it_is_the_newest() {
+        let page = CachedPage::with_version(Arc::new(|| Ok(Vec::new())), || "new".to_string());
+        let over = |version: &str, is_read: bool, ago: Duration, made: Result<Bytes, String>| {
+            let at = Instant::now().checked_sub(ago).unwrap();
+            let making = Making {
+                version: version.to_string(),
+                is_read: Rc::new(Cell::new(is_read)),
+                made: watch::channel(Some((at, made))).1,
+            };
+            page.is_over(&making)
+        };
+        let (made, failed) = (|| Ok(Bytes::new()), || Err("no store".to_string()));
+        for version in ["old", "new"] {
+            assert!(!over(version, false, KEPT / 2, made()) && !over(version, false, KEPT / 2, failed()), "{version}");
+            assert!(over(version, false, KEPT * 2, made()) && over(version, false, KEPT * 2, failed()), "{version}");
+            assert!(over(version, true, Duration::ZERO, failed()), "{version}");
+            assert_eq!(over(version, true, KEPT * 2, made()), version == "old");
+        }
+        let (at_work, made) = watch::channel(None);
+        let making = Making { version: "old".to_string(), is_read: Rc::default(), made };
+        assert!(!page.is_over(&making), "it is being made");
+        drop(at_work);
+        assert!(page.is_over(&making), "nobody makes it any more");
+    }
+
+    #[tokio::test]
+    async fn it_is_idle_before_and_after() {
+        let page = CachedPage::new(Arc::new(|| {
+            std::thread::sleep(Duration::from_millis(50));
+            Ok(Vec::new())
+        }));
+        assert!(page.is_idle());
+        assert!(timeout(Duration::ZERO, page.data()).await.is_err());
+        assert!(!page.is_idle());
+        assert!(matches!(page.data().await, Some(Ok(_))));
+        assert!(page.is_idle());
+    }
+
     #[tokio::test]
     async fn what_goes_wrong_is_said_and_tried_again() {
         let times = AtomicU64::new(0);

@@ -202,3 +202,24 @@ impl LiveView {
         self.page.data().await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    #[test]
+    fn an_error_is_said_with_what_led_to_it() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("no page")]
+        struct NoPage(#[source] io::Error);
+        assert_eq!(whole_text(&NoPage(io::Error::other("the disk is full"))), "no page: the disk is full");
+    }
+
+    #[test]
+    fn how_it_ended_is_said() {
+        assert!(ended(spawn(|| Ok(()))).is_ok());
+        assert!(matches!(ended(spawn(|| Err(LiveError::Ended))), Err(LiveError::Ended)));
+        assert!(matches!(ended(spawn(|| panic!("a test"))), Err(LiveError::Panicked)));
+    }
+}

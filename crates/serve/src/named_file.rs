@@ -98,3 +98,28 @@ fn regular(found: Stat) -> io::Result<Stat> {
     };
     Err(io::Error::other(what))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::fcntl_getfl;
+    use rustix::io::{FdFlags, fcntl_getfd};
+
+    /// What is put in its place between the look and the opening is not followed, not waited for, and not left to programs that are
+    /// started.
+    #[test]
+    fn a_file_and_its_folder_are_opened_without_following_or_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("one.data");
+        std::fs::write(&path, "one").unwrap();
+        let named = NamedFile::find(&path).unwrap();
+        assert_eq!(named.name(), path);
+        let file = named.open().unwrap();
+        assert!(fcntl_getfl(&file).unwrap().contains(OFlags::NOFOLLOW | OFlags::NONBLOCK));
+        assert!(fcntl_getfd(&file).unwrap().contains(FdFlags::CLOEXEC));
+        let (opened, name) = named.folder().unwrap();
+        assert_eq!(name, "one.data");
+        assert!(fcntl_getfl(&opened).unwrap().contains(OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW));
+        assert!(fcntl_getfd(&opened).unwrap().contains(FdFlags::CLOEXEC));
+    }
+}

@@ -274,3 +274,76 @@ fn packed(data: Result<(String, Bytes), String>) -> Reply {
         Err(trouble) => Reply::text(StatusCode::UNPROCESSABLE_ENTITY, format!("{trouble}\n")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NamedFile;
+    use crate::served_files::tests::Alike;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    /// Of two recordings.
+    fn of_files() -> Pages {
+        let trace = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/x86-svm/t2.data.gz"));
+        let files = vec![NamedFile::find(trace).unwrap(); 2];
+        Pages::new(ServedContent::Files(ServedFiles::new(files, Arc::new(Alike::default()))))
+    }
+
+    fn of_store() -> Pages {
+        Pages::new(ServedContent::Store(Rc::new(CachedPage::new(Arc::new(|| Ok(Vec::new()))))))
+    }
+
+    #[test]
+    fn a_path_is_for_everybody_or_for_who_may_or_nothing() {
+        let of_files = of_files();
+        for path in [
+            "/",
+            "/files",
+            "/paste",
+            "/page/0",
+            "/page/1",
+            "/data/1",
+            "/notes/1",
+            "/diff/0/1",
+            "/diff/1/0/data",
+            "/single/1/0/1",
+            "/groups/0/0/1",
+        ] {
+            assert_eq!(of_files.path_access(path), PathAccess::Guarded, "{path}");
+        }
+        for path in
+            ["/page/2", "/page/", "/page/+1", "/data/x1", "/diff/0", "/diff/0/2", "/single/2/0/1", "/other/0", "/live"]
+        {
+            assert_eq!(of_files.path_access(path), PathAccess::None, "{path}");
+        }
+        let of_store = of_store();
+        for path in ["/", "/fleet", "/fleet/data"] {
+            assert_eq!(of_store.path_access(path), PathAccess::Guarded, "{path}");
+            assert!(!of_store.is_watching(path), "{path}");
+        }
+        for path in ["/files", "/paste", "/page/0", "/live"] {
+            assert_eq!(of_store.path_access(path), PathAccess::None, "{path}");
+        }
+        for pages in [of_files, of_store] {
+            assert_eq!(pages.path_access("/healthz"), PathAccess::Open);
+            assert!(pages.is_watching("/healthz"));
+        }
+    }
+
+    #[test]
+    fn only_the_box_takes_what_is_posted() {
+        let (of_files, of_store) = (of_files(), of_store());
+        assert_eq!(of_files.most_posted("/paste"), 256 << 10);
+        assert_eq!(["/", "/files", "/page/0"].map(|path| of_files.most_posted(path)), [0; 3]);
+        assert_eq!(of_store.most_posted("/paste"), 0);
+    }
+
+    #[test]
+    fn a_question_is_asked_without_the_number_of_its_file() {
+        let asked = |path: &str| question(path).ok();
+        let first = asked("/single/0/5/9");
+        assert!(first.is_some() && first == asked("/single/1/5/9") && first != asked("/single/0/5/8"));
+        assert!(question("/single/0").is_err());
+    }
+}

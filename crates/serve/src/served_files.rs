@@ -358,21 +358,45 @@ impl RecordingSummary {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use std::path::Path;
+    use std::fs;
+    use std::path::{Path, PathBuf};
+    use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::mpsc::channel;
+    use std::time::SystemTime;
     use tokio::task::LocalSet;
 
-    /// Says of any two recordings the same.
-    struct Alike;
+    /// Says of any two recordings the same, and of each how often it was read.
+    #[derive(Default)]
+    pub(crate) struct Alike {
+        read: AtomicU64,
+    }
 
     impl Recordings for Alike {
-        fn page(&self, _: &NamedFile) -> Result<RecordingPage, String> {
-            Err("a test".to_string())
+        fn page(&self, file: &NamedFile) -> Result<RecordingPage, String> {
+            let length = file.stat().map_err(|error| error.to_string())?.st_size as usize;
+            let exits = self.read.fetch_add(1, Ordering::Relaxed) + 1;
+            let summary = RecordingSummary {
+                format: String::new(),
+                hostname: String::new(),
+                duration_ns: 0,
+                vcpus: 0,
+                exits,
+                cost_ns: None,
+                cost_share: None,
+                steal_share: None,
+                verdict: String::new(),
+                is_doubtful: false,
+                events: 0,
+                lost: None,
+                damage: Vec::new(),
+            };
+            Ok(RecordingPage { summary, data: vec![0; length] })
         }
 
         fn comparison(&self, _: &NamedFile, _: &NamedFile) -> Result<Vec<u8>, String> {
+            std::thread::sleep(Duration::from_millis(20));
             Ok(vec![7])
         }
 
@@ -385,11 +409,118 @@ mod tests {
         }
     }
 
+    /// Files without anything in them, of so many MiB each.
+    fn files(folder: &Path, sizes: &[u64]) -> Vec<PathBuf> {
+        let path = |number: usize| folder.join(format!("{number}.data"));
+        for (number, size) in sizes.iter().enumerate() {
+            fs::File::create(path(number)).unwrap().set_len(size << 20).unwrap();
+        }
+        (0..sizes.len()).map(path).collect()
+    }
+
+    fn served(paths: &[PathBuf]) -> (Rc<ServedFiles>, Arc<Alike>) {
+        let alike = Arc::new(Alike::default());
+        let named = paths.iter().map(|path| NamedFile::find(path).unwrap()).collect();
+        (ServedFiles::new(named, alike.clone()), alike)
+    }
+
+    async fn length(library: &Rc<ServedFiles>, number: usize) -> usize {
+        library.data(number).await.unwrap().unwrap().1.len()
+    }
+
+    #[tokio::test]
+    async fn a_file_is_read_once_for_all_who_ask_and_anew_when_it_has_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = files(folder.path(), &[1, 2]);
+        let (library, alike) = served(&paths);
+        let read = || alike.read.load(Ordering::Relaxed);
+        let all = async {
+            let both = tokio::join!(library.data(0), library.data(0));
+            assert!(both.0.is_some() && both.0 == both.1);
+            for _ in 0..2 {
+                assert_eq!((length(&library, 0).await, read()), (1 << 20, 1));
+            }
+            let list: serde_json::Value = serde_json::from_str(&library.list().await).unwrap();
+            assert_eq!((&list[0]["found"]["exits"], &list[1]["found"]["exits"], read()), (&1.into(), &2.into(), 2));
+            files(folder.path(), &[3]);
+            assert_eq!((length(&library, 0).await, read()), (3 << 20, 3));
+            fs::remove_file(&paths[0]).unwrap();
+            assert!(matches!(library.data(0).await, Some(Err(_))));
+            assert_eq!((length(&library, 1).await, read()), (2 << 20, 3));
+        };
+        LocalSet::new().run_until(all).await;
+    }
+
+    #[tokio::test]
+    async fn what_was_not_asked_for_longest_is_put_away_and_is_still_in_the_list() {
+        let folder = tempfile::tempdir().unwrap();
+        let (library, alike) = served(&files(folder.path(), &[10, 100, 100, 50]));
+        let at_hand = || -> Vec<bool> { library.files.iter().map(|file| file.is_fresh(true)).collect() };
+        let all = async {
+            for number in 0..4 {
+                length(&library, number).await;
+            }
+            assert_eq!(at_hand(), [false, true, true, true], "250 MiB");
+            length(&library, 1).await;
+            assert_eq!(alike.read.load(Ordering::Relaxed), 4);
+            library.list().await;
+            assert_eq!(alike.read.load(Ordering::Relaxed), 4);
+            length(&library, 0).await;
+            assert_eq!(at_hand(), [true, true, false, true], "160 MiB");
+            length(&library, 2).await;
+            assert_eq!(at_hand(), [true, true, true, false], "210 MiB");
+            // Two of them make room for one.
+            files(folder.path(), &[200]);
+            length(&library, 0).await;
+            assert_eq!(at_hand(), [true, false, false, false], "200 MiB");
+            assert_eq!(alike.read.load(Ordering::Relaxed), 7);
+        };
+        LocalSet::new().run_until(all).await;
+    }
+
+    #[test]
+    fn whoever_listens_is_told_in_a_while_that_a_file_has_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = files(folder.path(), &[1, 1]);
+        let (library, _) = served(&paths);
+        let mut notes = library.notes(0);
+        let begin = notes.borrow_and_update().clone();
+        assert_eq!(begin.data, "{\"gone\":false}");
+        let turns = |times: u32| (0..times).for_each(|_| library.turn());
+        turns(LOOK);
+        assert!(!notes.has_changed().unwrap());
+        files(folder.path(), &[2, 2]);
+        turns(LOOK - 1);
+        assert!(!notes.has_changed().unwrap(), "not with each turn");
+        turns(1);
+        let changed = notes.borrow_and_update().clone();
+        assert_ne!(changed.id, begin.id);
+        assert_eq!(*library.files[1].changed.borrow(), SseEvent::default(), "nobody listens");
+        fs::remove_file(&paths[0]).unwrap();
+        turns(LOOK);
+        assert_eq!(*notes.borrow_and_update(), SseEvent { id: "gone".into(), data: "{\"gone\":true}".into() });
+        drop(notes);
+        files(folder.path(), &[1]);
+        turns(LOOK);
+        assert_eq!(library.files[0].changed.borrow().id, "gone", "nobody listens any more");
+    }
+
+    #[test]
+    fn a_version_tells_moments_of_one_second_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = files(folder.path(), &[1]);
+        let named = NamedFile::find(&paths[0]).unwrap();
+        let file = fs::File::options().write(true).open(&paths[0]).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::new(3, 5)).unwrap();
+        let version = version(&named);
+        assert!(version.ends_with(&format!("-{:x}-{:x}", 1 << 20, 3_000_000_005u64)), "{version}");
+    }
+
     #[tokio::test]
     async fn only_so_many_comparisons_are_under_way_whatever_is_asked_for() {
         let trace = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/x86-svm/t2.data.gz"));
         let files = vec![NamedFile::find(trace).unwrap(); 5];
-        let library = ServedFiles::new(files, Arc::new(Alike));
+        let library = ServedFiles::new(files, Arc::new(Alike::default()));
         let all = async {
             // None of them ends before we say so.
             let (comparing, (held, is_held), (go_on, wait)) = (library.making.clone(), channel(), channel::<()>());
@@ -411,8 +542,14 @@ mod tests {
             for fresh in begun {
                 assert!(matches!(fresh.data().await, Some(Ok(_))));
             }
-            assert!(library.compared(4, 4).is_some());
+            let last = library.compared(4, 4).unwrap();
             assert_eq!(library.compared.borrow().len(), 1, "what was read is not kept");
+            assert!(timeout(Duration::ZERO, last.data()).await.is_err());
+            (0..LOOK).for_each(|_| library.turn());
+            assert_eq!(library.compared.borrow().len(), 1, "it is under way");
+            assert!(matches!(last.data().await, Some(Ok(_))));
+            (0..LOOK).for_each(|_| library.turn());
+            assert!(library.compared.borrow().is_empty());
         };
         LocalSet::new().run_until(all).await;
     }

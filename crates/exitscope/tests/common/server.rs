@@ -88,6 +88,30 @@ impl Server {
         self.get_with(path, headers).0.split(' ').nth(1).unwrap().parse().unwrap()
     }
 
+    /// Id and text of the notes at this path, as they come.
+    pub fn notes(&self, path: &str) -> impl Iterator<Item = (String, serde_json::Value)> {
+        let mut stream = TcpStream::connect(self.url.split('/').next().unwrap()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut id = String::new();
+        BufReader::new(stream).lines().filter_map(move |line| {
+            let line = line.unwrap();
+            if let Some(of_next) = line.strip_prefix("id: ") {
+                id = of_next.to_string();
+            }
+            Some((id.clone(), serde_json::from_str(line.strip_prefix("data: ")?).unwrap()))
+        })
+    }
+
+    /// What a page is told about where what it shows is.
+    pub fn addresses(&self, path: &str) -> serde_json::Value {
+        let page = String::from_utf8(self.get(path).1).unwrap();
+        let json = &page[page.rfind(">{\"").unwrap() + 1..];
+        let mut told: serde_json::Value = serde_json::Deserializer::from_str(json).into_iter().next().unwrap().unwrap();
+        told.as_object_mut().unwrap().remove("version").unwrap();
+        told
+    }
+
     /// What a page shows, which is of this kind.
     pub fn page(&self, path: &str, kind: &str) -> serde_json::Value {
         let (head, packed) = self.get(path);
