@@ -124,18 +124,19 @@ impl Idler {
         } else {
             to.sent.fetch_add(1, SeqCst);
         }
-        let waiting = to.waiting.load(SeqCst);
-        if waiting == 0 {
-            page.wakes_saved += 1;
-            page.ipis_spared += u64::from(to.polling.load(SeqCst) != 0);
-            return;
-        }
-        let target = waiting.trailing_zeros();
-        // Who clears the bit has to wake; it may have seen the message by itself meanwhile.
-        if to.waiting.fetch_and(!(1 << target), SeqCst) & 1 << target == 0 {
-            page.wakes_saved += 1;
-            return;
-        }
+        // Who clears a bit has to wake; who has seen the message by itself meanwhile has cleared its own.
+        let target = loop {
+            let waiting = to.waiting.load(SeqCst);
+            if waiting == 0 {
+                page.wakes_saved += 1;
+                page.ipis_spared += u64::from(to.polling.load(SeqCst) != 0);
+                return;
+            }
+            let target = waiting.trailing_zeros();
+            if to.waiting.fetch_and(!(1 << target), SeqCst) & 1 << target != 0 {
+                break target;
+            }
+        };
         page.wakes_sent += 1;
         match self.hlt {
             true => cpu::send_wake_interrupt(target),
