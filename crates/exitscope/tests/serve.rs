@@ -459,6 +459,7 @@ fn every_second_it_is_told_how_many_exits_there_were() {
     let exits = |note: &serde_json::Value| note["exits"].as_u64().unwrap();
     let notes: Vec<_> = server.notes("/live/notes").filter(|note| exits(&note.1) > 0).take(3).collect();
     end(&mut guest);
+    assert_eq!(notes.len(), 3);
     for two in notes.windows(2) {
         let [(before, earlier), (id, note)] = two else { unreachable!() };
         assert_ne!(id, before);
