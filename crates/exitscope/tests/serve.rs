@@ -79,6 +79,8 @@ fn files_are_served_by_number_and_nothing_else_is() {
     let diff = run(&["diff", paths[0], paths[1], "--format", "json"]);
     let diff: serde_json::Value = serde_json::from_slice(&diff.stdout).unwrap();
     assert_eq!(server.shown("/diff/0/1/data", "diff"), diff);
+    assert_eq!(server.status("/single/0/0/1", ""), 200);
+    assert_eq!(server.status("/single/0/1/0", ""), 400, "it ends before it begins");
     for path in [
         "/diff/0",
         "/diff/0/",
