@@ -4,7 +4,7 @@
 mod common;
 
 use common::server::{PATIENCE, Server, end, front_end, live};
-use common::{corpus, data_of, exits_at, exitscope, go, held_guest, machine, run, stderr};
+use common::{Beside, corpus, data_of, exits_at, exitscope, go, held_guest, machine, run, stderr};
 use exitscope_skips::or_skip;
 use serde_json::json;
 use std::io::{Read, Write};
@@ -451,16 +451,16 @@ fn live_data_are_what_a_guest_did() {
 fn every_second_it_is_told_how_many_exits_there_were() {
     or_skip!(front_end());
     let _machine = machine();
-    let mut guest = held_guest(1_000_000);
-    let server = or_skip!(live(guest.id(), &["--keep", "10s"]).inspect_err(|_| end(&mut guest)));
+    let mut guest = Beside(vec![held_guest(1_000_000)]);
+    let server = or_skip!(live(guest.0[0].id(), &["--keep", "10s"]));
     let (head, _) = server.get("/");
     assert!(head.starts_with("HTTP/1.1 303 ") && head.contains("location: /live"), "{head}");
     let told = json!({ "data": "/live/data", "notes": "/live/notes", "keep_ns": 10_000_000_000_u64 });
     assert_eq!(server.addresses("/live"), told);
-    go(&mut guest);
+    go(&mut guest.0[0]);
     let exits = |note: &serde_json::Value| note["exits"].as_u64().unwrap();
     let notes: Vec<_> = server.notes("/live/notes").filter(|note| exits(&note.1) > 0).take(3).collect();
-    end(&mut guest);
+    drop(guest);
     assert_eq!(notes.len(), 3);
     for two in notes.windows(2) {
         let [(before, earlier), (id, note)] = two else { unreachable!() };
